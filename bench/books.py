@@ -1,4 +1,4 @@
-"""What do accounts and books cost? The same gateway with its books and without, side by side, in turns.
+"""The cost of accounts and books: the same gateway with billing and without, in alternating rounds.
 
 Run `make bench-books`. Two gateways on one database, each with a node of its own on an engine of unlimited speed; short
 answers, half of them streamed; a closed loop of keep-alive connections on one gateway at a time, rounds in turns. The
@@ -37,7 +37,7 @@ MODEL = "swift"
 SLOTS = 64
 ANSWER_TOKENS = "4,32"
 NATURAL_TOKENS = 1_000
-"""How long answers would be, if nobody set a limit."""
+"""Length of answers without a limit."""
 ROUND_S = 2.0
 ROUNDS = 15
 CONNECTIONS = 32
@@ -47,7 +47,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One gateway under test, with the processes that work for it."""
+    """One gateway under test, with its node and its engine."""
 
     name: str
     root_url: str
@@ -90,7 +90,7 @@ def running(
 
 @contextmanager
 def side(network: Network, folder: Path, name: str, *, billing: bool) -> Iterator[Side]:
-    """A gateway, a node and an engine, serving."""
+    """Runs a gateway, a node and an engine until the block ends."""
     with ExitStack() as stack:
         start = partial(_start, stack, folder, name)
         gateway, port = start("gateway", _gateway_argv(network), env=_gateway_env(billing=billing))
@@ -111,7 +111,7 @@ def side(network: Network, folder: Path, name: str, *, billing: bool) -> Iterato
 def _start(
     stack: ExitStack, folder: Path, side: str, part: str, argv: list[str], *, env: dict[str, str] | None = None
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """A process that writes its port to a file."""
+    """Start a process that writes its port to a file, and wait for that."""
     port_file = folder / f"{side}-{part}.port"
     output = folder / f"{side}-{part}.txt"
     process = stack.enter_context(running([*argv, f"--port-file={port_file}"], output=output, env=env))
@@ -159,16 +159,16 @@ def _cpu_s(network: Network, side: Side) -> dict[str, float]:
 
 
 def _process_cpu_s(pid: int) -> float:
-    fields = _told_of(pid, "stat").rpartition(")")[2].split()
+    fields = _read_proc(pid, "stat").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if fields else 0.0
 
 
 def _is_postgres(pid: int) -> bool:
-    return _told_of(pid, "comm").strip() == "postgres"
+    return _read_proc(pid, "comm").strip() == "postgres"
 
 
-def _told_of(pid: int, what: str) -> str:
-    """Nothing of a process that is gone: Postgres starts and ends some as it likes."""
+def _read_proc(pid: int, what: str) -> str:
+    """A file of /proc; empty if the process has ended, as processes of Postgres do at any time."""
     try:
         return Path(f"/proc/{pid}/{what}").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -176,7 +176,7 @@ def _told_of(pid: int, what: str) -> str:
 
 
 def measure(options: argparse.Namespace) -> list[Round]:
-    """Every size of answer by itself, on both sides."""
+    """Both sides, for one answer length after the other."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-books-")))
         network = stack.enter_context(start_network(folder / "network", "--engine=deterministic", "--nodes=0"))
@@ -184,15 +184,15 @@ def measure(options: argparse.Namespace) -> list[Round]:
         go = partial(run_round, network, seconds=options.seconds, connections=options.connections)
         every, counted = [], []
         for tokens in map(int, options.answer_tokens.split(",")):
-            found = in_turns(sides, partial(go, answer_tokens=tokens), rounds=options.rounds)
+            found = alternate(sides, partial(go, answer_tokens=tokens), rounds=options.rounds)
             every += found
             counted += found[len(sides) :]
         check_books(network, sum(each.requests for each in every if each.side == "on"))
         return counted
 
 
-def in_turns(sides: Sequence[Side], go: Callable[[Side], Round], *, rounds: int) -> list[Round]:
-    """A first round on each side, to warm up; then pairs, in which each side is first every other time."""
+def alternate(sides: Sequence[Side], go: Callable[[Side], Round], *, rounds: int) -> list[Round]:
+    """A warm-up round on each side, then pairs of rounds; the sides take turns at going first."""
     found = []
     for number in range(rounds + 1):
         for each in sides if number % 2 == 0 else reversed(sides):
@@ -204,7 +204,7 @@ def in_turns(sides: Sequence[Side], go: Callable[[Side], Round], *, rounds: int)
 
 
 def check_books(network: Network, served: int) -> None:
-    """What was measured is the real thing: every answer of the one side is in the books, none of the other."""
+    """Every answer of the side with books must be in the ledger, and none of the other side."""
 
     def booked() -> int:
         return int(rows(network, "SELECT count(*) FROM jobs WHERE state = 'done'")[0]["count"])
@@ -243,7 +243,7 @@ def median_of(rounds: Sequence[Round], side: str, figure: Callable[[Round], floa
 
 
 def pair_ratios(rounds: Sequence[Round]) -> list[float]:
-    """Each round with books beside the one without that was measured next to it."""
+    """Requests per second with books to those without, for each pair of neighbouring rounds."""
     on, off = ([each.per_s for each in rounds if each.side == side] for side in ("on", "off"))
     return [a / b for a, b in zip(on, off, strict=True)]
 

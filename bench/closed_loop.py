@@ -1,6 +1,6 @@
-"""A closed loop of chats over keep-alive connections: each asks again as soon as its answer is whole.
+"""A closed-loop load generator: each keep-alive connection sends its next chat as soon as its answer is complete.
 
-Plain sockets and as little reading as possible, so that the generator takes little from what it measures.
+It uses plain sockets and parses as little as possible, so that it takes little processor time from what it measures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Loop:
         return parts.hostname or "", parts.port or 80
 
     def request(self, number: int) -> bytes:
-        """Every other connection asks for streams."""
+        """Every other connection requests streams."""
         body = {
             "model": self.model,
             "messages": [{"role": "user", "content": f"Connection {number} would like to hear a few words."}],
@@ -53,16 +53,16 @@ class Counts:
 
 
 async def run_loop(loop: Loop, *, seconds: float) -> Counts:
-    """Ask for so long, then wait for what is under way. An answer that is no whole 200 counts as failed."""
+    """Send requests for `seconds`, then wait for open answers. All but complete 200s count as failed."""
     counts = Counts()
     ends_s = asyncio.get_running_loop().time() + seconds
     async with asyncio.TaskGroup() as tasks:
         for number in range(loop.connections):
-            tasks.create_task(_keep_asking(loop, number, counts, ends_s))
+            tasks.create_task(_run_connection(loop, number, counts, ends_s))
     return counts
 
 
-async def _keep_asking(loop: Loop, number: int, counts: Counts, ends_s: float) -> None:
+async def _run_connection(loop: Loop, number: int, counts: Counts, ends_s: float) -> None:
     running = asyncio.get_running_loop()
     over: asyncio.Future[None] = running.create_future()
     client = _Client(loop.request(number), counts, ends_s=ends_s, over=over)
@@ -72,7 +72,7 @@ async def _keep_asking(loop: Loop, number: int, counts: Counts, ends_s: float) -
 
 
 class _Client(asyncio.Protocol):
-    """One connection. Callbacks only: a task per answer would cost as much as the answer."""
+    """One connection. It has callbacks only: a task per answer would cost as much as the answer."""
 
     def __init__(self, request: bytes, counts: Counts, *, ends_s: float, over: asyncio.Future[None]) -> None:
         self._request = request

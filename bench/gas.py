@@ -30,7 +30,7 @@ class Meter:
 
     def charge(self, label: str, contract: Contract, function: str, *arguments: Any, who: str) -> None:
         evm = boa.env.evm
-        evm.vm.state.lock_changes()  # what happened before was another transaction
+        evm.vm.state.lock_changes()  # earlier calls were other transactions: resets the original values of storage
         evm.reset_access_counters()
         data = contract.functions[function].data(arguments)
         done = boa.env.execute_code(to_address=boa_address(contract.address), sender=boa_address(who), data=data)
@@ -49,7 +49,7 @@ def life_of_a_lease(network: Network, meter: Meter) -> Order:
     network.fund(RENTER.address)
     policy = policy_of(payment_rule=1)
     renter = RENTER.address
-    nonce_used = place_order(network, payment_rule=1)  # a renter's first order pays for its counter, too
+    nonce_used = place_order(network, payment_rule=1)  # a renter's first order also pays for its nonce's storage slot
     assert nonce_used.state
     order_id = network.orders.functions["create_order"]
     arguments = (policy.values(), b"\3" * 32, 10 * USD, now() + 86_400, 2)
@@ -68,7 +68,7 @@ def life_of_a_lease(network: Network, meter: Meter) -> Order:
 
 
 def preview(contract: Contract, data: bytes, who: str) -> bytes:
-    """What the call would return, without doing it."""
+    """The result of the call, without its effects."""
     with boa.env.anchor():
         return contract.raw(data, who=who)
 

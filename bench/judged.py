@@ -1,7 +1,7 @@
 """The judged table of the simulator: every figure of docs/measurements/simulator.md from one command.
 
-Run `make bench-simulator ARGS="--azure FILE --mooncake FILE"`. Each run is one policy on one fleet; what is done is
-kept under --work, so that an interrupted table goes on where it stopped. The tables go between the marks of --report.
+Run `make bench-simulator ARGS="--azure FILE --mooncake FILE"`. Each run is one policy on one fleet. Results are
+cached under --work, so that an interrupted run can be continued. The tables go between the marks of --report.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from pathlib import Path
 
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.sim.scenario import FaultRates
-from sparewatt.sim.study import StudyConfig, make_case, run_bound, run_oracle, run_policy
-from sparewatt.sim.traffic.trace import TraceRequest
-from sparewatt.sim.traffic.workload import read_trace
+from sparewatt.sim.study import StudyConfig, make_case, run_bound, run_oracle, run_scheduler
+from sparewatt.sim.traffic import TraceRequest, read_trace
 
 BEGIN, END = "<!-- judged: begin -->", "<!-- judged: end -->"
 RATES = (65.0, 135.0, 230.0)
@@ -29,11 +28,11 @@ NODES = 500
 DEFAULT_S = HealthRules().heartbeat_s
 KIND = "neuralgrid-kind"
 REFERENCE = {65.0: (4.03, 9.23), 135.0: (5.57, 21.2), 230.0: (9.61, 29.7)}
-"""Mean seconds of the oracle and of the seed's best reading, by rate."""
+"""By rate: mean seconds of the oracle, and of NeuralGrid in its most favourable interpretation."""
 BOUND_S = 1.65
 SEEDS = (1, 2)
 TIMES_MIN = 2.0
-"""How much faster than the seed's best reading."""
+"""How much faster than that NeuralGrid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Run:
         return "-".join(str(value) for value in asdict(self).values())
 
     @property
-    def question(self) -> StudyConfig:
+    def config(self) -> StudyConfig:
         return StudyConfig(
             nodes=self.nodes,
             rate=self.rate,
@@ -69,7 +68,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: `balanced` beside the oracle, over seeds."""
+    """A line of the table: `balanced` compared with the oracle, over all seeds."""
 
     trace: str
     nodes: int
@@ -107,33 +106,33 @@ class Bench:
     found: dict[Run, dict[str, float]] = field(default_factory=dict)
 
     def timed(self, run: Run) -> Run:
-        """For how long it is measured: waiting lines grow with time, and under a light load they take all of it."""
+        """With its duration: queues grow with time, and under a light load they need a long run to do so."""
         is_long = run.trace == "azure" and (run.gateways == 1 or run.rate == min(RATES))
         return replace(run, duration_s=self.duration_s if is_long else self.others_s)
 
-    def read_kept(self, runs: Iterable[Run]) -> None:
-        """Only what was run before."""
+    def read_cached(self, runs: Iterable[Run]) -> None:
+        """Load cached results; runs nothing."""
         for run in runs:
-            kept = self.work / f"{self.timed(run).name}.json"
-            if kept.exists():
-                self.found[run] = json.loads(kept.read_text(encoding="utf-8"))
+            cached = self.work / f"{self.timed(run).name}.json"
+            if cached.exists():
+                self.found[run] = json.loads(cached.read_text(encoding="utf-8"))
 
     def run_all(self, runs: Iterable[Run], *, jobs: int) -> None:
         todo = list(dict.fromkeys(runs))
         with ProcessPoolExecutor(jobs) as pool:
             timed = [self.timed(run) for run in todo]
-            done = pool.map(run_kept, timed, [self.traces[run.trace] for run in todo], [self.work] * len(todo))
+            done = pool.map(run_cached, timed, [self.traces[run.trace] for run in todo], [self.work] * len(todo))
             for number, (run, numbers) in enumerate(zip(todo, done, strict=True), 1):
                 self.found[run] = numbers
                 print(f"{number}/{len(todo)} {run.name}: {numbers['e2e_mean']:.2f} s", file=sys.stderr, flush=True)
 
     def pairs(self, ones: Sequence[Run], others: Sequence[Run]) -> tuple[list[Run], list[Run]]:
-        """Of two kinds of runs, those seeds for which both were run."""
+        """Of two lists of runs, those seeds for which both have a result."""
         both = [pair for pair in zip(ones, others, strict=True) if all(run in self.found for run in pair)]
         return [one for one, _ in both], [other for _, other in both]
 
     def mean(self, runs: Sequence[Run], figure: str = "e2e_mean") -> float:
-        """Over the seeds that were run; not a number if none was."""
+        """Over the seeds with a result; NaN if there is none."""
         found = [self.found[run][figure] for run in runs if run in self.found]
         return statistics.fmean(found) if found else math.nan
 
@@ -141,24 +140,24 @@ class Bench:
         return ", ".join(f"{self.found[run]['e2e_mean']:.2f}" for run in runs if run in self.found)
 
 
-def run_kept(run: Run, trace: Path, work: Path) -> dict[str, float]:
-    """Its numbers, from an earlier go if there was one."""
-    kept = work / f"{run.name}.json"
-    if not kept.exists():
-        kept.write_text(json.dumps(run_one(run, trace)), encoding="utf-8")
-    found: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
+def run_cached(run: Run, trace: Path, work: Path) -> dict[str, float]:
+    """The numbers of a run, from the cache if they are there."""
+    cached = work / f"{run.name}.json"
+    if not cached.exists():
+        cached.write_text(json.dumps(run_one(run, trace)), encoding="utf-8")
+    found: dict[str, float] = json.loads(cached.read_text(encoding="utf-8"))
     return found
 
 
 def run_one(run: Run, trace: Path) -> dict[str, float]:
-    case = make_case(run.question, requests_of(trace), seed=run.seed)
+    case = make_case(run.config, requests_of(trace), seed=run.seed)
     match run.policy:
         case "oracle":
-            numbers = run_oracle(case).numbers
+            numbers = run_oracle(case).summary
         case "bound":
             numbers = run_bound(case)
         case _:
-            numbers = run_policy(case, run.policy).numbers
+            numbers = run_scheduler(case, run.policy).summary
     return numbers.as_dict(with_garbage=True)
 
 
@@ -171,7 +170,7 @@ def requests_of(trace: Path) -> list[TraceRequest]:
 
 
 def all_runs() -> list[Run]:
-    """Seed by seed, the reference's rows first: what was cut short is a table of fewer seeds, or of fewer rows."""
+    """Seed by seed, the reference's rows first: an interrupted table has fewer seeds or fewer rows."""
     rows = [run for row in ROWS for policy in ("oracle", "balanced") for run in row.runs(policy)]
     kinds = [run for row in ROWS if row.against_kind for run in row.runs(KIND)]
     bounds = [run for row in ROWS[: len(RATES)] for run in row.runs("bound")]
@@ -285,7 +284,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--azure", type=Path, required=True, help="the Azure conversation trace (csv.gz)")
     parser.add_argument("--mooncake", type=Path, required=True, help="the Mooncake conversation trace (jsonl.gz)")
-    parser.add_argument("--work", type=Path, default=Path(".venv/judged"), help="where single runs are kept")
+    parser.add_argument("--work", type=Path, default=Path(".venv/judged"), help="cache of single runs")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--duration", type=float, default=StudyConfig().duration_s, help="measured seconds of each run")
     parser.add_argument("--others", type=float, help="the same for rows that take long")
@@ -297,7 +296,7 @@ def main() -> None:
         {"azure": given.azure, "mooncake": given.mooncake}, given.work, given.duration, given.others or given.duration
     )
     if given.only_kept:
-        bench.read_kept(all_runs())
+        bench.read_cached(all_runs())
     else:
         bench.run_all(all_runs(), jobs=given.jobs)
     text = tables(bench).replace("nan s", "not run").replace("+nan%", "").replace("nan%", "")

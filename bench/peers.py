@@ -1,4 +1,4 @@
-"""Other routers to stand beside: each pinned, in an environment of its own that is made on first use."""
+"""Other routers to compare with, in pinned versions, each in a virtual environment that is created on first use."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Peer:
     version: str
     module: str
     extra: str = ""
-    beside: tuple[str, ...] = ()
-    """What else goes into its environment."""
+    extra_packages: tuple[str, ...] = ()
+    """Further packages in its environment."""
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        return (f"{self.name}{self.extra}=={self.version}", *self.beside)
+        return (f"{self.name}{self.extra}=={self.version}", *self.extra_packages)
 
     @property
     def python(self) -> Path:
@@ -49,13 +49,13 @@ PEERS = (
 LITELLM = Peer(
     *("litellm", "1.106.2", "litellm"),
     extra="[proxy]",
-    beside=("httptools", "opentelemetry-sdk", "opentelemetry-exporter-otlp"),
+    extra_packages=("httptools", "opentelemetry-sdk", "opentelemetry-exporter-otlp"),
 )
-"""With what it would look for on every request if it were not there, and the faster of its server's parsers."""
+"""With packages whose absence would make it search for them on every request, and with its server's faster parser."""
 
 
 def install(peer: Peer) -> str | None:
-    """Why it could not be installed; None when it is there."""
+    """Returns why it could not be installed; None if it is installed."""
     if _is_installed(peer):
         return None
     try:
@@ -87,7 +87,7 @@ def _is_installed(peer: Peer) -> bool:
 
 @contextmanager
 def running_peer(peer: Peer, policy: str, folder: Path, engine_urls: Sequence[str]) -> Iterator[str]:
-    """The router in front of the engines; gives its address. It may not listen yet."""
+    """Runs the router in front of the engines; yields its address. It may not listen yet."""
     port = free_port()
     argv = [
         *(str(peer.python), "-m", peer.module),

@@ -1,4 +1,4 @@
-"""Measuring on a machine that others use as well."""
+"""Real-time priority, for measurements on a machine that others use as well."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ REALTIME_PRIORITY = 5
 
 
 def prefer_realtime() -> bool:
-    """Ahead of whatever else this machine does, where that is allowed. Everything started from here inherits it."""
+    """Schedule this process before all others if that is allowed. Child processes inherit it."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(REALTIME_PRIORITY))
     except (OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Does the simulator tell the truth? The same nodes and arrivals, as real processes and on the virtual clock.
+"""Checks the simulator against reality: the same nodes and arrivals, as real processes and on the virtual clock.
 
 A simulated machine reads one prompt after the other, so the engines of this check have one slot each, and short
 answers. An idle engine then takes as long on both sides by construction, and agreement there proves nothing: what is
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparewatt.inference.matcher.formula import BALANCED
-from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.scenario import (
     DECODE_BANDWIDTH_SHARE,
     PREFILL_FLOPS_SHARE,
@@ -26,6 +25,7 @@ from sparewatt.sim.scenario import (
     make_scenario,
 )
 from sparewatt.sim.schedulers.gateways import SimGateways
+from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import World
 from tests.integration.unequal import PROMPT_TOKENS, UnequalNode
 
@@ -34,11 +34,11 @@ NODES = tuple(
     for name, rps in (("quick", 20.0), ("medium", 8.0), ("late", 2.0), ("last", 1.0))
 )
 RATES = (12.0, 20.0, 24.0)
-"""Of 31: few wait, many wait, most wait. Chosen by the simulated queues, before anything was measured."""
+"""Of a capacity of 31: few, many or most requests queue. Chosen from simulated queues, before measuring."""
 DURATION_S = 20.0
 HEARTBEAT_S = 5.0
 RTT_S = 0.001
-"""What gateways report of nodes on loopback."""
+"""As gateways measure it for nodes on loopback."""
 SEEDS = 5
 QUICKEST = 0.1
 UNTIL_S = 3600.0
@@ -51,7 +51,7 @@ _MODEL = SimModel(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure, both ways, in seconds."""
+    """One figure, measured and simulated."""
 
     name: str
     measured_s: float
@@ -64,18 +64,18 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     rate: float
     lines: tuple[Line, ...]
     queued: tuple[float, float]
-    """The share that did not find its node idle, measured and simulated."""
+    """The share of requests whose node was busy, measured and simulated."""
     measured_shares: tuple[float, ...]
     simulated_shares: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """One run, real or simulated: seconds from asking to first token and to the end, and jobs by node."""
+class RunTimes:
+    """One run, real or simulated: seconds from the request to first token and to the end, and jobs by node."""
 
     ttft_s: Sequence[float]
     e2e_s: Sequence[float]
@@ -86,10 +86,10 @@ def requests_at(rate: float) -> int:
     return round(DURATION_S * rate)
 
 
-def compare(rate: float, measured: Sequence[Observed], arrivals_s: Sequence[float]) -> Replayed:
-    added_s = passing_on_s(measured)
+def compare(rate: float, measured: Sequence[RunTimes], arrivals_s: Sequence[float]) -> ReplayResult:
+    added_s = forwarding_s(measured)
     simulated = [simulate(arrivals_s, seed=seed, added_s=added_s) for seed in range(SEEDS)]
-    return Replayed(
+    return ReplayResult(
         rate,
         tuple(
             _line(f"{what} p{share * 100:.0f}", share, [_times(run, what) for run in measured], simulated)
@@ -102,30 +102,30 @@ def compare(rate: float, measured: Sequence[Observed], arrivals_s: Sequence[floa
     )
 
 
-def passing_on_s(measured: Sequence[Observed]) -> float:
-    """What real processes add to reading: by the quickest answers, which met an idle engine. It takes up the slot."""
+def forwarding_s(measured: Sequence[RunTimes]) -> float:
+    """What real processes add to prefill, from the quickest answers, whose engines were idle. It occupies the slot."""
     quickest_s = statistics.median(percentile(run.ttft_s, QUICKEST) for run in measured)
     return max(0.0, quickest_s - min(node.reading_s for node in NODES) - RTT_S)
 
 
-def _times(run: Observed, what: str) -> Sequence[float]:
+def _times(run: RunTimes, what: str) -> Sequence[float]:
     return run.ttft_s if what == "first token" else run.e2e_s
 
 
-def _line(name: str, share: float, measured: Sequence[Sequence[float]], simulated: Sequence[Observed]) -> Line:
+def _line(name: str, share: float, measured: Sequence[Sequence[float]], simulated: Sequence[RunTimes]) -> Line:
     runs = tuple(percentile(times, share) for times in measured)
     what = name.rpartition(" ")[0]
     simulated_s = statistics.median(percentile(_times(run, what), share) for run in simulated)
     return Line(name, statistics.median(runs), runs, simulated_s)
 
 
-def _shares(runs: Sequence[Observed]) -> tuple[float, ...]:
+def _shares(runs: Sequence[RunTimes]) -> tuple[float, ...]:
     jobs = [sum(run.jobs[place] for run in runs) for place in range(len(NODES))]
     return tuple(count / sum(jobs) for count in jobs)
 
 
-def _queued(runs: Sequence[Observed]) -> float:
-    """First tokens that are not within a tenth above what some idle engine takes."""
+def _queued(runs: Sequence[RunTimes]) -> float:
+    """The share of first tokens later than 1.1 times the time of every idle engine."""
     times = [time_s for run in runs for time_s in run.ttft_s]
     idle = [node.reading_s for node in NODES]
     return sum(not any(idle_s <= time_s <= 1.1 * idle_s + 0.005 for idle_s in idle) for time_s in times) / len(times)
@@ -139,15 +139,15 @@ def percentile(values: Sequence[float], share: float) -> float:
 # the simulated side
 
 
-def simulate(arrivals_s: Sequence[float], *, seed: int, added_s: float = 0.0) -> Observed:
+def simulate(arrivals_s: Sequence[float], *, seed: int, added_s: float = 0.0) -> RunTimes:
     scenario = _scenario(added_s)
     world = World(scenario, seed=seed, gateway_regions=(0,))
     gateways = SimGateways(world, BALANCED, heartbeat_s=HEARTBEAT_S, seed=seed)
-    settled_s = 2 * HEARTBEAT_S  # every node has reported by then, as in the real network
+    settled_s = 2 * HEARTBEAT_S  # by then every node has reported, as in the real network
     jobs = [_job(number, settled_s + at_s) for number, at_s in enumerate(arrivals_s)]
     world.run(jobs, gateways, until_s=UNTIL_S)
     late = float("inf")
-    return Observed(
+    return RunTimes(
         [late if job.first_token_s is None else job.first_token_s - job.arrived_s for job in jobs],
         [late if job.finished_s is None else job.finished_s - job.arrived_s for job in jobs],
         [sum(job.site == place for job in jobs) for place in range(len(NODES))],
@@ -166,7 +166,7 @@ def _scenario(added_s: float) -> Scenario:
 
 
 def _site(drawn: Site, node: UnequalNode, added_s: float) -> Site:
-    """A machine that reads and writes just as fast as the engine, alone, and never dies."""
+    """A machine with exactly the prefill and decoding speed of the engine, which never dies."""
     prefill_tps = PROMPT_TOKENS / (node.reading_s + added_s)
     step_s = 1 / node.decode_tps - STEP_FIXED_S - STEP_PER_JOB_S
     gpu = SimGpu(
@@ -194,7 +194,7 @@ def _site(drawn: Site, node: UnequalNode, added_s: float) -> Site:
 # the table
 
 
-def replay_section(found: Sequence[Replayed]) -> str:
+def replay_section(found: Sequence[ReplayResult]) -> str:
     capacities = "/".join(f"{node.capacity_rps:.0f}" for node in NODES)
     names = " / ".join(node.name for node in NODES)
     rows = "\n".join(_rows(one) for one in found)
@@ -217,7 +217,7 @@ Jobs are {names}.
 """
 
 
-def _rows(one: Replayed) -> str:
+def _rows(one: ReplayResult) -> str:
     rows = [
         f"| {one.rate:.0f}/s | {line.name} | {line.measured_s * 1000:.0f} ({_each(line.measured_runs_s)}) "
         f"| {line.simulated_s * 1000:.0f} | {100 * line.difference:+.0f} % |"

@@ -1,8 +1,8 @@
-"""What a shortlist costs in quality: its pick beside the best of all nodes, while jobs come, run and end.
+"""What a shortlist costs in quality: its pick compared with the best of all nodes, while jobs arrive, run and end.
 
     python -m bench.shortlist [--nodes 100000] [--jobs 2000] [--rate 1000]
 
-Every job is reserved where the shortlist sends it, so that the list grows old as it would in a gateway.
+Every job is reserved where the shortlist sends it, so that the list becomes stale as in a gateway.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sparewatt.testing.matcher_timing import MODEL, NOW_S, make_table
 
 SAME = 1e-9
 RULES = HealthRules(heartbeat_s=1e6)
-"""No heartbeats here: what changes is what this gateway sends."""
+"""There are no heartbeats: only this gateway's own jobs change the table."""
 OUTPUT_TOKENS = (200, 200, 200, 64)
-"""What is typical, which a gateway expects of most jobs; some requests allow less."""
+"""The typical length, which a gateway expects of most jobs; some requests allow less."""
 PLAIN = Ranking("plain", BALANCED.usd_weight, BALANCED.part_names, 0.0)
-"""Without the dice that keep gateways apart: with them, whoever looks at more nodes throws better."""
+"""Without the random part of the score, which would favour the pick from more nodes."""
 
 
 def best_cost_s(job: MatchJob, table: NodeTable, at: MatchContext) -> float:

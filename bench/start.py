@@ -1,7 +1,7 @@
-"""How long from a clean clone to the first streamed token, and from a second start to an answer?
+"""Time from a clean clone to the first streamed token, and from a second start to an answer.
 
 Run `make bench-start`. Clones this checkout's HEAD into a temporary folder, runs `make up` there with pip's cache off,
-asks for a streamed answer, stops the network with SIGINT, starts it again, asks again. Everything on loopback.
+requests a streamed answer, stops the network with SIGINT, starts it again, and repeats. Everything is on loopback.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def network(checkout: Path, *, ceiling_s: float) -> Iterator[dict[str, str]]:
 
 
 def first_token(ready: dict[str, str]) -> None:
-    """Ask for a stream and return when its first piece of text is here."""
+    """Request a stream and return at its first text."""
     url = urlsplit(ready["base_url"])
     body = {"model": ready["model"], "stream": True, "messages": [{"role": "user", "content": "Say hello."}]}
     connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=60)

@@ -1,8 +1,8 @@
 """A real model on a real GPU without a download: a Llama of random weights behind an OpenAI-compatible endpoint.
 
 Run as `python -m bench.transformers_server --port P`. It needs torch and transformers. Its tokens are bytes, so that it
-needs no vocabulary either; what it says means nothing, but every token takes what a model of this size takes. Answers
-that run at the same time take turns, a token each.
+needs no vocabulary either; its answers mean nothing, but a token takes as long as in a model of this size. Concurrent
+answers alternate token by token.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aiohttp import web
 MODEL = "random-llama-1b"
 CONTEXT = 8192
 PRINTABLE = [*range(97, 123), 32, 46]
-"""What may be said: small letters, spaces and full stops."""
+"""The allowed bytes: small letters, spaces and full stops."""
 
 
 class Model:
-    """Loads on start; every step holds the lock, so that the GPU does one at a time."""
+    """Loads on start. A lock serialises the steps on the GPU."""
 
     def __init__(self, *, layers: int, width: int, device: str | None) -> None:
         import torch  # noqa: PLC0415 (so that the file can be read where there is no torch)
@@ -59,16 +59,16 @@ class Model:
     async def write(self, prompt: bytes, count: int) -> AsyncIterator[bytes]:
         """A byte at a time."""
         given: Any = self._torch.tensor([list(prompt)], device=self.device)
-        kept: Any = None
+        cache: Any = None
         for _ in range(count):
             async with self._lock:
-                token, kept = await asyncio.to_thread(self._step, given, kept)
+                token, cache = await asyncio.to_thread(self._step, given, cache)
             yield bytes([token])
             given = self._torch.tensor([[token]], device=self.device)
 
-    def _step(self, given: Any, kept: Any) -> tuple[int, Any]:
+    def _step(self, given: Any, cache: Any) -> tuple[int, Any]:
         with self._torch.inference_mode():
-            out = self._model(input_ids=given, past_key_values=kept, use_cache=True)
+            out = self._model(input_ids=given, past_key_values=cache, use_cache=True)
             best = out.logits[0, -1, self._allowed].argmax()
             return int(self._allowed[best]), out.past_key_values
 
@@ -85,20 +85,20 @@ class Server:
         return web.json_response({"status": "ok"})
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        asked = await request.json()
-        prompt = "\n".join(str(message.get("content")) for message in asked["messages"]).encode()[-CONTEXT // 2 :]
-        count = min(int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 128), CONTEXT // 2)
+        wanted = await request.json()
+        prompt = "\n".join(str(message.get("content")) for message in wanted["messages"]).encode()[-CONTEXT // 2 :]
+        count = min(int(wanted.get("max_tokens") or wanted.get("max_completion_tokens") or 128), CONTEXT // 2)
         head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": MODEL}
         usage = {"prompt_tokens": len(prompt), "completion_tokens": count, "total_tokens": len(prompt) + count}
         text = self._model.write(prompt or b" ", count)
-        if not asked.get("stream"):
+        if not wanted.get("stream"):
             said = b"".join([piece async for piece in text]).decode()
             message = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "length"}
             return web.json_response(head | {"object": "chat.completion", "choices": [message], "usage": usage})
-        return await self._stream(request, head | {"object": "chat.completion.chunk"}, text, usage, asked)
+        return await self._stream(request, head | {"object": "chat.completion.chunk"}, text, usage, wanted)
 
     async def _stream(
-        self, request: web.Request, head: dict[str, Any], text: AsyncIterator[bytes], usage: Any, asked: Any
+        self, request: web.Request, head: dict[str, Any], text: AsyncIterator[bytes], usage: Any, wanted: Any
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
@@ -110,7 +110,7 @@ class Server:
         async for piece in text:
             await send([{"index": 0, "delta": {"content": piece.decode()}, "finish_reason": None}])
         await send([{"index": 0, "delta": {}, "finish_reason": "length"}])
-        if (asked.get("stream_options") or {}).get("include_usage"):
+        if (wanted.get("stream_options") or {}).get("include_usage"):
             await send([], usage=usage)
         await response.write(b"data: [DONE]\n\n")
         return response

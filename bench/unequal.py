@@ -1,7 +1,7 @@
-"""How do routers fare when the nodes behind them differ fifty-fold? Sparewatt, two Rust routers, the fast node alone.
+"""Routers in front of nodes whose speeds differ fifty-fold: Sparewatt, two Rust routers, the fast node alone.
 
 Run `make bench-unequal`. Four deterministic engines of 98, 24, 2 and 2 requests a second; 600 streamed requests arrive
-by chance at 60 a second, the same moments and prompts for everybody. Each target gets fresh engines and starts cold,
+at random at 60 a second, the same times and prompts for every target. Each target gets fresh engines and starts cold,
 one after the other, with the fast node alone (the floor) before and after. Rounds are repeated; medians count. A
 request without its whole, right text within the time-out is lost and counts as slower than all others. All loopback.
 """
@@ -28,7 +28,7 @@ import aiohttp
 from bench import replay
 from bench.peers import PEERS, POLICIES, Peer, install, running_peer
 from bench.realtime import prefer_realtime
-from bench.replay import Observed, Replayed, compare, percentile, replay_section
+from bench.replay import ReplayResult, RunTimes, compare, percentile, replay_section
 
 from tests.integration.cascade import nodes as nodes_of
 from tests.integration.networks import Network
@@ -88,7 +88,7 @@ class Run:
 
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[Endpoint]]
-"""Puts something in front of the engines."""
+"""Starts a router in front of the engines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ async def _ask_all(
 async def _explain_slowest(
     endpoint: Endpoint, answers: Sequence[Streamed], *, count: int = 5
 ) -> list[dict[str, object]]:
-    """The gateway's own explanation of the slowest matches, where there is a gateway that explains."""
+    """Print the gateway's explanation of its slowest matches; other routers have none."""
     known = [one for one in answers if "x-sparewatt-match-id" in one.headers and one.first_token_s is not None]
     slowest = sorted(known, key=lambda one: -(one.first_token_s or 0.0))[:count]
     found: list[dict[str, object]] = []
@@ -254,11 +254,11 @@ def table(summaries: Sequence[Summary], missing: dict[str, str], load: Load) -> 
 
 
 def _ms(seconds: float, *, timeout_s: float) -> str:
-    """A percentile that falls on a lost request is only known to lie beyond the time-out."""
+    """Of a percentile that is a lost request, only the time-out is known as a lower bound."""
     return f"{seconds * 1000:,.0f}" if seconds < float("inf") else f"lost (> {timeout_s * 1000:,.0f})"
 
 
-def report(summaries: Sequence[Summary], missing: dict[str, str], load: Load, replayed: Sequence[Replayed]) -> str:
+def report(summaries: Sequence[Summary], missing: dict[str, str], load: Load, replayed: Sequence[ReplayResult]) -> str:
     engines = "\n".join(
         f"| {node.name} | {node.slots} | {node.service_s * 1000:.1f} | {node.reading_s * 1000:.1f} "
         f"| {node.prefill_tps:.1f} | {node.decode_tps:.1f} | {node.capacity_rps:.0f} |"
@@ -327,12 +327,12 @@ def main(argv: Sequence[str]) -> None:
         options.report.write_text(report(summaries, missing, load, replayed))
 
 
-def replay_at(rate: float, load: Load, rounds: int) -> Replayed:
+def replay_at(rate: float, load: Load, rounds: int) -> ReplayResult:
     """Measure the nodes of the replay behind the real gateway, then simulate them."""
     small = Load(replay.requests_at(rate), rate, load.seed, load.timeout_s, replay.NODES)
     target = Target(f"{OURS} at {rate:.0f}/s, to be simulated", partial(_sparewatt, node_flags=("--hourly-usd=0",)))
     runs = [_run_and_tell(target, small, number) for number in range(rounds)]
-    seen = [Observed(run.ttft_s, run.e2e_s, list(run.jobs.values())) for run in runs]
+    seen = [RunTimes(run.ttft_s, run.e2e_s, list(run.jobs.values())) for run in runs]
     return compare(rate, seen, small.arrivals_s())
 
 

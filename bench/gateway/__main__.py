@@ -1,4 +1,4 @@
-"""Our gateway beside nginx, vllm-router, sglang-router and LiteLLM: one core each, the same load.
+"""Our gateway compared with nginx, vllm-router, sglang-router and LiteLLM: one core each, the same load.
 
 Run `make bench-gateway`. The first time, the peers are installed, each into an environment of its own. Progress goes to
 stderr, the goals to stdout; nothing is written when the machine was too noisy to measure anything.
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from bench.gateway.bookkeeping import check_books
 from bench.gateway.judging import Samples, judge, why_noisy
-from bench.gateway.measure import Stand, rounds, tell, warm_up
+from bench.gateway.measure import Testbed, log, rounds, warm_up
 from bench.gateway.ours import NODES, has_processes, running_sparewatt
-from bench.gateway.processes import may_be_realtime
+from bench.gateway.processes import can_be_realtime
 from bench.gateway.report import Run, as_json, between_marks, goals_table, readme_table, report
 from bench.gateway.scenarios import MEMORY, SCENARIOS
 from bench.gateway.targets import (
@@ -85,13 +85,13 @@ def measure_all(options: argparse.Namespace) -> Run:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-gateway-")))
         stack.push(partial(_keep_outputs, folder))
-        tools = build(is_realtime=may_be_realtime())
+        tools = build(is_realtime=can_be_realtime())
         backend = stack.enter_context(running_backend(tools, folder))
         targets = [_start(stack, name, backend, folder, nodes=options.nodes) for name in names]
-        stand = Stand(tools, backend, targets, folder)
-        tell("warming up")
-        warm_up(stand, scenarios)
-        found = Samples(rounds(stand, scenarios, count, with_memory=MEMORY.name in options.only))
+        testbed = Testbed(tools, backend, targets, folder)
+        log("warming up")
+        warm_up(testbed, scenarios)
+        found = Samples(rounds(testbed, scenarios, count, with_memory=MEMORY.name in options.only))
         booked = {
             target.name: check_books(target.dsn, answered=found.answered(target.name))
             for target in targets
@@ -110,27 +110,27 @@ def measure_all(options: argparse.Namespace) -> Run:
 
 
 def _possible(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Who can be measured, and why somebody cannot."""
+    """The targets that can be measured here, and why others cannot."""
     if OURS_TWICE not in names or has_processes():
         return list(names), []
-    tell(NO_PROCESSES)
+    log(NO_PROCESSES)
     return [name for name in names if name != OURS_TWICE], [NO_PROCESSES]
 
 
 def _keep_outputs(folder: Path, kind: type[BaseException] | None, *_: object) -> None:
-    """After a failure, what the processes printed is kept."""
+    """After a failure, copy the output of all processes to the cache folder."""
     if kind is None:
         return
-    kept = CACHE / "failed"
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir(parents=True)
+    failed = CACHE / "failed"
+    shutil.rmtree(failed, ignore_errors=True)
+    failed.mkdir(parents=True)
     for output in folder.rglob("*.txt"):
-        shutil.copy(output, kept / output.name)
-    tell(f"What the processes printed is in {kept}.")
+        shutil.copy(output, failed / output.name)
+    log(f"What the processes printed is in {failed}.")
 
 
 def _start(stack: ExitStack, name: str, backend: Backend, folder: Path, *, nodes: int) -> Target:
-    tell(f"starting {name}")
+    log(f"starting {name}")
     if name == DIRECT:
         return direct(backend)
     if name == NGINX:
@@ -143,7 +143,7 @@ def _start(stack: ExitStack, name: str, backend: Backend, folder: Path, *, nodes
     return stack.enter_context(running_router(name, backend, folder))
 
 
-# telling
+# output
 
 
 def write_all(run: Run, options: argparse.Namespace) -> None:

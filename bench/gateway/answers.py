@@ -1,11 +1,11 @@
-"""What the stand-in nodes answer: byte for byte what `backend.c` sends, by the same rules of pace and length."""
+"""Answers of the fake nodes: byte for byte those of `backend.c`, with the same rules for rate and length."""
 
 from __future__ import annotations
 
 import msgspec
 
 TOKENS = 64
-"""Of every streamed answer. What a request's max_tokens has above it are the milliseconds between two tokens."""
+"""Length of every streamed answer. `max_tokens` above it sets the milliseconds between two tokens."""
 WHOLE_TOKENS = 16
 BYTES_PER_TOKEN = 4
 
@@ -32,8 +32,8 @@ class _Options(msgspec.Struct):
     include_usage: bool = False
 
 
-class Wish(msgspec.Struct):
-    """Of a request, what decides the answer."""
+class FakeRequest(msgspec.Struct):
+    """The fields of a request on which the answer depends."""
 
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -49,7 +49,7 @@ class Wish(msgspec.Struct):
         return self.stream_options is not None and self.stream_options.include_usage
 
 
-read_wish = msgspec.json.Decoder(Wish).decode
+read_request = msgspec.json.Decoder(FakeRequest).decode
 
 
 def prompt_tokens(body_bytes: int) -> int:

@@ -1,4 +1,4 @@
-"""Was it the real thing? What our gateway answered must stand in its books, and they must be in order."""
+"""Audits our gateway after a measurement: every answer must be in its ledger, and the ledger must be consistent."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
+class LedgerCounts:
     jobs: int
     receipts: int
 
 
-def check_books(dsn: str, *, answered: int) -> Booked:
+def check_books(dsn: str, *, answered: int) -> LedgerCounts:
     """Raises CannotMeasure when answers are missing after a while, or when sums are wrong."""
     return asyncio.run(_check(dsn, answered))
 
 
-async def _check(dsn: str, answered: int) -> Booked:
+async def _check(dsn: str, answered: int) -> LedgerCounts:
     connection = await asyncpg.connect(dsn)
     try:
         jobs = await _booked_in_time(connection, answered)
@@ -39,11 +39,11 @@ async def _check(dsn: str, answered: int) -> Booked:
         await database.close()
     if not audit.is_clean:
         raise CannotMeasure(f"The books are not in order: {audit}.")
-    return Booked(jobs, receipts)
+    return LedgerCounts(jobs, receipts)
 
 
 async def _booked_in_time(connection: asyncpg.Connection[asyncpg.Record], answered: int) -> int:
-    """They are written in the background."""
+    """Polls, since the ledger is written in the background."""
     jobs = 0
     try:
         async with asyncio.timeout(BOOKED_S_MAX):

@@ -7,24 +7,34 @@ from msgspec import structs
 from sparewatt import __version__
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
-from sparewatt.sim.price_table import PRICED_BATCH, nominal_decode_tps, nominal_prefill_tps
-from sparewatt.sim.scenario import GB, STEP_FIXED_S, STEP_PER_JOB_S, Scenario, SimModel, Site, make_scenario
+from sparewatt.sim.scenario import (
+    GB,
+    PRICED_BATCH,
+    STEP_FIXED_S,
+    STEP_PER_JOB_S,
+    Scenario,
+    SimModel,
+    Site,
+    make_scenario,
+    nominal_decode_tps,
+    nominal_prefill_tps,
+)
 
 MODEL = "m"
 SERVED = "8b-int4"
-"""What is behind that name: it fits on every card of the table."""
+"""The simulated model of that name, which fits on every card of the table."""
 SHARED, SHARED_NODES = "m-shared", 16
-"""What only a few large nodes have as well, so that many streams of it run on each."""
+"""A second model on a few large nodes only, so that each runs many streams of it."""
 SEED = 1
 CONTEXT_TOKENS = 4_096
-"""What a slot is reckoned with."""
+"""Context assumed for one slot."""
 WINDOW_TOKENS = 131_072
 SLOTS_MAX = 64
 SECONDS_PER_HOUR = 3600
 
 
 def fleet(count: int) -> list[NodeSpecs]:
-    """The same every time."""
+    """The same at every call."""
     scenario = make_scenario(count, seed=SEED)
     served = next(model for model in scenario.models if model.name == SERVED)
     specs = [_specs(scenario, site, served) for site in scenario.sites]
@@ -55,10 +65,10 @@ def _specs(scenario: Scenario, site: Site, model: SimModel) -> NodeSpecs:
 
 
 def _slots(site: Site, model: SimModel) -> int:
-    return max(1, min(SLOTS_MAX, _kept_tokens(site, model) // CONTEXT_TOKENS))
+    return max(1, min(SLOTS_MAX, _cache_tokens(site, model) // CONTEXT_TOKENS))
 
 
-def _kept_tokens(site: Site, model: SimModel) -> int:
+def _cache_tokens(site: Site, model: SimModel) -> int:
     return int((site.usable_bytes - model.weights_bytes) / model.kv_bytes_per_token)
 
 
@@ -76,7 +86,7 @@ def _report(site: Site, model: SimModel) -> ModelReport:
         context_length=WINDOW_TOKENS,
         quantization="int4",
         measured=_speed(site, model),
-        prefix_cache_tokens=_kept_tokens(site, model),
+        prefix_cache_tokens=_cache_tokens(site, model),
         capabilities=("chat", "continue_prefill"),
     )
 

@@ -1,4 +1,4 @@
-"""From samples to verdicts: medians over the rounds, ratios within a round, and the goals they are held to. Pure."""
+"""From samples to verdicts: medians over the rounds, ratios within a round, and the goals for them. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bench.gateway.sample import Sample
 from bench.gateway.targets import DIRECT, LITE, NGINX, OURS, SGLANG
 
 NOISE_MS_MAX = 0.3
-"""A machine on which even the model server itself answers later than this, once in a hundred times, measures itself."""
+"""If the p99 of the model server without a gateway is above this, the machine is too noisy to measure anything."""
 OVERRUN_MS_MAX = 50.0
-"""Nodes and model server keep the generator from its core for a few milliseconds; more was somebody else."""
+"""Nodes and model server delay the generator by a few milliseconds; more comes from other programs."""
 MB = 1e6
 
 Value = Callable[[Sample], float | None]
@@ -25,7 +25,7 @@ def is_disturbed(sample: Sample) -> bool:
 
 
 def per_s(sample: Sample) -> float | None:
-    return _told(sample, "per_s")
+    return _load_number(sample, "per_s")
 
 
 def cpu_us_per_request(sample: Sample) -> float | None:
@@ -37,7 +37,7 @@ def cpu_us_per_token(sample: Sample) -> float | None:
 
 
 def _cpu_us_per(sample: Sample, what: str) -> float | None:
-    count = _told(sample, what)
+    count = _load_number(sample, what)
     return 1e6 * sample.cpu_s / count if count and sample.cpu_s else None
 
 
@@ -53,7 +53,7 @@ def time_ms(series: str, percentile: str) -> Value:
     return value
 
 
-def _told(sample: Sample, name: str) -> float | None:
+def _load_number(sample: Sample, name: str) -> float | None:
     found: Any = sample.load.get(name)
     return None if found is None else float(found)
 
@@ -63,7 +63,7 @@ whole_p50, whole_p99 = time_ms("latency_ms", "p50"), time_ms("latency_ms", "p99"
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """All of a run. What a fault spoiled, or somebody else's work, counts in no figure."""
+    """All samples of a run. Those with faults or disturbed by other programs count in no figure."""
 
     every: Sequence[Sample]
 
@@ -93,7 +93,7 @@ class Samples:
         return statistics.median(found) if found else None
 
     def ratios(self, scenario: str, target: str, other: str, value: Value) -> list[float]:
-        """Of each round by itself: what weighed on the machine weighed on both."""
+        """Within each round, since noise of the machine affects both targets of a round."""
         return self._paired(scenario, target, other, value, lambda mine, its: mine / its if its else None)
 
     def excesses(self, scenario: str, target: str, other: str, value: Value) -> list[float]:
@@ -114,7 +114,7 @@ class Goal:
     scenario: str
     limit: float
     is_least: bool
-    """Whether the limit is the least that will do, else the most."""
+    """Whether the limit is a minimum; otherwise it is a maximum."""
     unit: str
     rounds: Callable[[Samples], list[float]]
 
@@ -124,7 +124,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GoalResult:
     goal: Goal
     measured: float | None
     rounds: Sequence[float]
@@ -158,27 +158,27 @@ GOALS = (
 )
 
 
-def judge(samples: Samples, goals: Sequence[Goal] = GOALS) -> list[Judged]:
+def judge(samples: Samples, goals: Sequence[Goal] = GOALS) -> list[GoalResult]:
     return [_judge(samples, goal) for goal in goals]
 
 
-def _judge(samples: Samples, goal: Goal) -> Judged:
-    """A fault of ours under a workload loses its goals, whatever the other rounds measured."""
+def _judge(samples: Samples, goal: Goal) -> GoalResult:
+    """One fault of our gateway under a workload loses its goals, whatever other rounds measured."""
     found = goal.rounds(samples)
     measured = statistics.median(found) if found else None
     if any(sample.scenario == goal.scenario for sample in samples.faulty(OURS)):
-        return Judged(goal, measured, found, "lost")
+        return GoalResult(goal, measured, found, "lost")
     if measured is None:
-        return Judged(goal, None, (), "not measured")
+        return GoalResult(goal, None, (), "not measured")
     is_met = measured >= goal.limit if goal.is_least else measured <= goal.limit
-    return Judged(goal, measured, found, "met" if is_met else "lost")
+    return GoalResult(goal, measured, found, "met" if is_met else "lost")
 
 
 def why_noisy(samples: Samples) -> str | None:
-    """Why nothing that was measured counts, if so."""
+    """Why no measurement counts; None if they do."""
     p99 = samples.median("L", DIRECT, whole_p99)
     if p99 is None:
-        return "Whether the machine is quiet enough is told by the target direct under L, which was not measured."
+        return "Noise cannot be judged: the target direct was not measured under L."
     if p99 > NOISE_MS_MAX:
         return f"The machine is too noisy: p99 of the model server itself is {p99:.2f} ms, {NOISE_MS_MAX} at most."
     return None

@@ -1,4 +1,4 @@
-"""Measuring: one target under one workload, once; and all of them in turns, the workload outermost."""
+"""Measures one target under one workload, and all of them in rounds, workload by workload."""
 
 from __future__ import annotations
 
@@ -22,83 +22,83 @@ from bench.gateway.targets import DIRECT, LITE, NGINX, OURS, OURS_TWICE, Backend
 from bench.gateway.tools import CannotMeasure, Tools, load_argv, run_load
 
 TOO_SLOW_FOR = {LITE: ("S2", "S3", "S3-shared", "burst", "memory")}
-"""What a target collapses under; to wait for it would spoil the others' turns."""
+"""Workloads under which a target collapses; waiting for it would disturb the next target."""
 TWO_PROCESSES = "N64"
 TRIES = 3
 HOLD_S_MAX = 20.0
-"""A thousand streams are opened in a few seconds, and would last half a minute."""
+"""A thousand streams are opened in a few seconds and last half a minute."""
 IDLE, IDLE_S = "idle", 2.0
 WARM_UP = ("--seconds=0.5", "--connections=8")
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
-    """Everything that a measurement needs, running."""
+class Testbed:
+    """The running processes and files of a measurement."""
 
     tools: Tools
     backend: Backend
     targets: Sequence[Target]
     folder: Path
 
-    def everybody(self) -> list[tuple[int, ...]]:
-        """Who must come to rest: each target, and what stands behind it."""
+    def process_groups(self) -> list[tuple[int, ...]]:
+        """Each target, and its helper processes; all must be idle before the next sample."""
         return [pids for target in self.targets for pids in (target.pids, target.helpers)]
 
     def needed_for(self, target: Target) -> list[int]:
         return [*target.pids, *target.helpers, self.backend.pid]
 
     def check(self) -> None:
-        """A process that has ended measures nothing."""
+        """Raises CannotMeasure if a process has ended."""
         for target in self.targets:
             if any(map(has_ended, (*target.pids, *target.helpers))):
                 raise CannotMeasure(f"A process of {target.name} ended while it was needed.")
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(stand: Stand, scenario: Scenario, target: Target, number: int) -> Sample:
-    """Again, a few times, when something else had the processor in between."""
+def measure(testbed: Testbed, scenario: Scenario, target: Target, number: int) -> Sample:
+    """Repeats a sample that was disturbed by other programs, up to TRIES times."""
     for _ in range(TRIES):
-        sample = _measure_once(stand, scenario, target, number)
+        sample = _measure_once(testbed, scenario, target, number)
         if not is_disturbed(sample):
             break
-        tell(f"  {target.name} under {scenario.name}: something else ran for {sample.overrun_ms:.0f} ms")
+        log(f"  {target.name} under {scenario.name}: something else ran for {sample.overrun_ms:.0f} ms")
     return sample
 
 
-def _measure_once(stand: Stand, scenario: Scenario, target: Target, number: int) -> Sample:
+def _measure_once(testbed: Testbed, scenario: Scenario, target: Target, number: int) -> Sample:
     argv = load_argv(
-        stand.tools,
+        testbed.tools,
         port=target.port,
         key=target.key,
-        body=write_body(scenario, stand.folder, is_ours=bool(target.helpers)),
+        body=write_body(scenario, testbed.folder, is_ours=bool(target.helpers)),
         flags=scenario.flags,
     )
     before = _spent(target)
-    with realtime(stand.needed_for(target), behind=target.database):
+    with realtime(testbed.needed_for(target), behind=target.database):
         load = run_load(argv, seconds=scenario.seconds)
-        stand.check()
-        settled = settle(stand.everybody())
+        testbed.check()
+        settled = settle(testbed.process_groups())
     sample = _sample(scenario.name, target, number, load, before)
     return replace(sample, settled=settled, faults=_faults(scenario, load))
 
 
-class Account(NamedTuple):
-    """What has been spent so far."""
+class CpuSpent(NamedTuple):
+    """Processor time so far."""
 
     own: Spent
     database: Spent
     helpers: Spent
 
 
-def _spent(target: Target) -> Account:
-    return Account(spent(target.pids), spent(target.database), spent(target.helpers))
+def _spent(target: Target) -> CpuSpent:
+    return CpuSpent(spent(target.pids), spent(target.database), spent(target.helpers))
 
 
-def _sample(scenario: str, target: Target, number: int, load: dict[str, Any], before: Account) -> Sample:
-    """What has been spent since."""
+def _sample(scenario: str, target: Target, number: int, load: dict[str, Any], before: CpuSpent) -> Sample:
+    """With the processor time since `before`."""
     own_s, database_s, helpers_s = (round(cpu_s(was, now), 4) for was, now in zip(before, _spent(target), strict=True))
     return Sample(scenario, target.name, number, load, cpu_s=own_s, database_cpu_s=database_s, helper_cpu_s=helpers_s)
 
@@ -113,13 +113,13 @@ def _faults(scenario: Scenario, load: dict[str, Any]) -> list[str]:
     return found
 
 
-def measure_memory(stand: Stand, target: Target) -> Sample:
-    """What a thousand open streams add. Once per target, before anything else has made its heap larger."""
+def measure_memory(testbed: Testbed, target: Target) -> Sample:
+    """Memory of a thousand open streams. Once per target, before other workloads have grown its heap."""
     flags = (f"--rate={MEMORY.rate}", f"--hold={HELD_STREAMS}")
-    body = write_body(MEMORY, stand.folder)
-    argv = load_argv(stand.tools, port=target.port, key=target.key, body=body, flags=flags)
+    body = write_body(MEMORY, testbed.folder)
+    argv = load_argv(testbed.tools, port=target.port, key=target.key, body=body, flags=flags)
     before, account = pss_bytes(target.pids), _spent(target)
-    with realtime(stand.needed_for(target), behind=target.database):
+    with realtime(testbed.needed_for(target), behind=target.database):
         holder = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         try:
             line = _line_within(holder, HOLD_S_MAX)
@@ -127,14 +127,14 @@ def measure_memory(stand: Stand, target: Target) -> Sample:
         finally:
             holder.send_signal(signal.SIGTERM)
             holder.wait(HOLD_S_MAX)
-        settled = settle(stand.everybody())
+        settled = settle(testbed.process_groups())
     faults = [] if line.startswith("{") and json.loads(line)["held"] == HELD_STREAMS else ["streams were not held"]
     sample = _sample(MEMORY.name, target, 0, {}, account)
     return replace(sample, memory_bytes=after - before, settled=settled, faults=faults)
 
 
 def _line_within(process: subprocess.Popen[str], seconds: float) -> str:
-    """Its first line; a process that says nothing in that time is ended, which ends the reading."""
+    """The first line of output. After `seconds` the process is terminated, which ends the read."""
     assert process.stdout is not None
     timer = threading.Timer(seconds, process.terminate)
     timer.start()
@@ -145,40 +145,42 @@ def _line_within(process: subprocess.Popen[str], seconds: float) -> str:
 
 
 def measure_idle(target: Target) -> Sample:
-    """What it costs to do nothing; for us, to be linked to a thousand nodes."""
+    """Processor time without requests: for our gateway, that of a thousand links."""
     before = _spent(target)
     time.sleep(IDLE_S)
     return _sample(IDLE, target, 0, {}, before)
 
 
-def warm_up(stand: Stand, scenarios: Sequence[Scenario]) -> None:
-    """A few answers of each kind from everybody; a target that cannot answer at all is found here."""
+def warm_up(testbed: Testbed, scenarios: Sequence[Scenario]) -> None:
+    """A few answers of each kind from every target. Raises CannotMeasure if one does not answer."""
     kinds = {scenario.is_stream: scenario for scenario in scenarios}
-    for target in stand.targets:
+    for target in testbed.targets:
         for scenario in kinds.values():
-            body = write_body(scenario, stand.folder)
-            argv = load_argv(stand.tools, port=target.port, key=target.key, body=body, flags=WARM_UP)
+            body = write_body(scenario, testbed.folder)
+            argv = load_argv(testbed.tools, port=target.port, key=target.key, body=body, flags=WARM_UP)
             load = run_load(argv, seconds=1.0)
             if faults := _faults(scenario, load):
                 raise CannotMeasure(f"{target.name} does not answer as it should: {', '.join(faults)}")
-    settle(stand.everybody())
+    settle(testbed.process_groups())
 
 
-def rounds(stand: Stand, scenarios: Sequence[Scenario], count: int, *, with_memory: bool) -> list[Sample]:
-    found = [_told(measure_idle(target)) for target in stand.targets if target.helpers]
+def rounds(testbed: Testbed, scenarios: Sequence[Scenario], count: int, *, with_memory: bool) -> list[Sample]:
+    found = [_logged(measure_idle(target)) for target in testbed.targets if target.helpers]
     if with_memory:
-        found += [_told(measure_memory(stand, target)) for target in stand.targets if _may(target, MEMORY.name)]
+        found += [
+            _logged(measure_memory(testbed, target)) for target in testbed.targets if _applies(target, MEMORY.name)
+        ]
     for number in range(count):
-        first = number % len(stand.targets)  # another one in every round: whoever comes first finds caches cold
+        first = number % len(testbed.targets)  # rotates, since the first target of a round has cold caches
         for scenario in scenarios:
-            for target in (*stand.targets[first:], *stand.targets[:first]):
-                if _may(target, scenario.name):
-                    found.append(_told(measure(stand, scenario, target, number)))
+            for target in (*testbed.targets[first:], *testbed.targets[:first]):
+                if _applies(target, scenario.name):
+                    found.append(_logged(measure(testbed, scenario, target, number)))
     return found
 
 
-def _may(target: Target, scenario: str) -> bool:
-    """Two processes share the other core with what asks them: nothing but their requests per second is comparable."""
+def _applies(target: Target, scenario: str) -> bool:
+    """Two processes share a core with the load generator: only their requests per second can be compared."""
     if target.name == DIRECT and scenario == MEMORY.name:
         return False
     if target.name == OURS_TWICE or scenario == TWO_PROCESSES:
@@ -186,8 +188,8 @@ def _may(target: Target, scenario: str) -> bool:
     return scenario not in TOO_SLOW_FOR.get(target.name, ())
 
 
-def _told(sample: Sample) -> Sample:
-    tell(f"round {sample.round + 1} {sample.scenario:>6} {sample.target:<14} {_in_words(sample)}")
+def _logged(sample: Sample) -> Sample:
+    log(f"round {sample.round + 1} {sample.scenario:>6} {sample.target:<14} {_in_words(sample)}")
     return sample
 
 

@@ -1,12 +1,12 @@
-"""A thousand nodes in one process: real keys, the real handshake, real links, receipts in sheets; no model behind them.
+"""A thousand nodes in one process: real keys, handshakes, links and receipts, but no model.
 
-They answer by themselves, as `backend.c` does. A node's answers of one pace go forward together, as an engine's batch
-does, and leave as one message per step. Everything is callbacks: this process shares a core with the load generator.
+They answer as `backend.c` does. A node's answers of one rate advance together, like an engine's batch, as one message
+per step. Everything is callbacks: this process shares a core with the load generator.
 
     python -m bench.gateway.nodes --gateway URL --tokens FILE --ready FILE
 
-`FILE` has one join token per line, and there are as many nodes. `--ready` is written when all have joined; a link that
-is lost ends the process, since nothing that was measured without it would count.
+`FILE` has one join token per line, and there are as many nodes. `--ready` is written when all have joined; a lost
+link ends the process, since a measurement without it would not count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.gateway.answers import (
     first_token,
     next_token,
     prompt_tokens,
-    read_wish,
+    read_request,
     stream_end,
     whole,
 )
@@ -51,7 +51,7 @@ from sparewatt.protocol.signing import SigningKey
 
 JOINING_AT_ONCE = 16
 SIGN_S = 0.5
-"""As long as a node's receipts wait for each other (`node/jobs/receipt_issuer.py`)."""
+"""How long a node collects receipts for one signature (`node/jobs/receipt_issuer.py`)."""
 _HEADER = struct.Struct(">BII")
 _WHOLE_HEAD = JobReplyHead(status=200, content_type="application/json")
 _STREAM_HEAD = JobReplyHead(status=200, content_type="text/event-stream; charset=utf-8")
@@ -62,7 +62,7 @@ def _data(number: int, data: bytes) -> bytes:
 
 
 class DirectSendQueue(SendQueue):
-    """Everything of one tick of the event loop leaves as one message, without a task that has to wake up for it."""
+    """Sends all frames of one tick of the event loop as one message, without a task that would have to be woken."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -81,8 +81,8 @@ class DirectSendQueue(SendQueue):
             self._wire.send_now(b"".join(waiting))
 
 
-class Sheets:
-    """Receipts of the last half second, under one signature."""
+class ReceiptSigner:
+    """Signs the receipts of half a second together."""
 
     def __init__(self, key: SigningKey, link: GatewayLink) -> None:
         self._key = key
@@ -104,8 +104,8 @@ class Sheets:
         return SignedSheet(receipts, self._key.sign(digest).hex())
 
 
-class Writing:
-    """A streamed answer under way."""
+class OpenStream:
+    """A streamed answer that is not finished."""
 
     __slots__ = ("began_s", "job", "left", "prompt", "wants_usage")
 
@@ -117,8 +117,8 @@ class Writing:
         self.left = TOKENS - 1
 
 
-class Ticks:
-    """One timer for the steps of all nodes: what is due within a millisecond is done together."""
+class TimerWheel:
+    """A timer wheel for all nodes: steps that are due within the same millisecond share one timer."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -129,10 +129,10 @@ class Ticks:
         steps = self._due.get(at_ms)
         if steps is None:
             self._due[at_ms] = steps = []
-            self._loop.call_at(at_ms / 1000, self._ring, at_ms)
+            self._loop.call_at(at_ms / 1000, self._fire, at_ms)
         steps.append(step)
 
-    def _ring(self, at_ms: int) -> None:
+    def _fire(self, at_ms: int) -> None:
         for step in self._due.pop(at_ms):
             step()
 
@@ -140,45 +140,47 @@ class Ticks:
 class Node:
     """Implements JobRunner."""
 
-    def __init__(self, key: SigningKey, wire: Wire, *, ticks: Ticks) -> None:
+    def __init__(self, key: SigningKey, wire: Wire, *, timers: TimerWheel) -> None:
         self._key = key
-        self._link = GatewayLink(send_queue=DirectSendQueue(wire), runner=self, clock=SystemClock(), on_ping=self.beat)
-        self._sheets = Sheets(key, self._link)
-        self._ticks = ticks
+        self._link = GatewayLink(
+            send_queue=DirectSendQueue(wire), runner=self, clock=SystemClock(), on_ping=self.send_heartbeat
+        )
+        self._signer = ReceiptSigner(key, self._link)
+        self._timers = timers
         self._loop = asyncio.get_running_loop()
-        self._batches: dict[int, list[Writing]] = {}
-        """By pace in milliseconds. Each waits for its tick while there is anything in it."""
+        self._batches: dict[int, list[OpenStream]] = {}
+        """By milliseconds between tokens. Every batch has a timer for its next step."""
         self._running = 0
         wire.on_message = self._receive
 
     def _receive(self, message: bytes) -> None:
-        """Credit alone is passed over: no answer here is as long as what a job may send without any."""
+        """Ignores credit frames: no answer is longer than the initial credit of a job."""
         op, _, length = _HEADER.unpack_from(message)
         if op != Opcode.CREDIT or len(message) > _HEADER.size + length:
             self._link.receive(message)
 
-    def beat(self) -> None:
-        """With the answer to each ping, as a node does (`node/joined_link.py`)."""
+    def send_heartbeat(self) -> None:
+        """Sent with the answer to each ping, as by a real node (`node/joined_link.py`)."""
         self._link.send_load(self._load())
 
     def start(self, job: IncomingJob) -> None:
-        wish = read_wish(job.body)
+        request = read_request(job.body)
         prompt, began_s = prompt_tokens(len(job.body)), self._loop.time()
-        if not wish.stream:
+        if not request.stream:
             self._answer_whole(job, prompt)
             return
         self._running += 1
-        writing = Writing(job, prompt=prompt, wants_usage=wish.wants_usage, began_s=began_s)
+        stream = OpenStream(job, prompt=prompt, wants_usage=request.wants_usage, began_s=began_s)
         job.send_head(_STREAM_HEAD)
         self._link.send(_data(job.number, first_token(time.monotonic_ns())))
-        if wish.pace_ms:
-            self._join_batch(writing, wish.pace_ms)
+        if request.pace_ms:
+            self._join_batch(stream, request.pace_ms)
         else:
-            self._write_at_once(writing)
+            self._send_at_once(stream)
 
     def cancel(self, job: IncomingJob) -> None:
         for batch in self._batches.values():
-            left = [writing for writing in batch if writing.job is not job]
+            left = [stream for stream in batch if stream.job is not job]
             self._running -= len(batch) - len(left)
             batch[:] = left
 
@@ -188,52 +190,52 @@ class Node:
         job.end(JobEnd(load=self._load()))
         self._sign(job, prompt, WHOLE_TOKENS, 0.0)
 
-    def _write_at_once(self, writing: Writing) -> None:
-        number = writing.job.number
-        while writing.left:
-            writing.left -= 1
+    def _send_at_once(self, stream: OpenStream) -> None:
+        number = stream.job.number
+        while stream.left:
+            stream.left -= 1
             self._link.send(_data(number, next_token(time.monotonic_ns())))
-        self._finish(writing)
+        self._finish(stream)
 
-    def _join_batch(self, writing: Writing, pace_ms: int) -> None:
+    def _join_batch(self, stream: OpenStream, pace_ms: int) -> None:
         batch = self._batches.get(pace_ms)
         if batch is None:
             batch = self._batches[pace_ms] = []
-            self._ticks.in_ms(pace_ms, partial(self._step, pace_ms))
-        batch.append(writing)
+            self._timers.in_ms(pace_ms, partial(self._step, pace_ms))
+        batch.append(stream)
 
     def _step(self, pace_ms: int) -> None:
-        """A token for each: made in one moment, so they are the same bytes."""
+        """One token for each answer; all have the same time stamp and so the same bytes."""
         batch = self._batches.pop(pace_ms)
         if not batch:
             return
         token = next_token(time.monotonic_ns())
         size, pack = len(token), _HEADER.pack
-        self._link.send(b"".join([pack(Opcode.DATA, writing.job.number, size) + token for writing in batch]))
+        self._link.send(b"".join([pack(Opcode.DATA, stream.job.number, size) + token for stream in batch]))
         left = []
-        for writing in batch:
-            writing.left -= 1
-            if writing.left:
-                left.append(writing)
+        for stream in batch:
+            stream.left -= 1
+            if stream.left:
+                left.append(stream)
             else:
-                self._finish(writing)
+                self._finish(stream)
         if left:
             self._batches[pace_ms] = left
-            self._ticks.in_ms(pace_ms, partial(self._step, pace_ms))
+            self._timers.in_ms(pace_ms, partial(self._step, pace_ms))
 
-    def _finish(self, writing: Writing) -> None:
-        job = writing.job
+    def _finish(self, stream: OpenStream) -> None:
+        job = stream.job
         self._running -= 1
-        self._link.send(_data(job.number, stream_end(writing.prompt, wants_usage=writing.wants_usage)))
-        duration_s = self._loop.time() - writing.began_s
+        self._link.send(_data(job.number, stream_end(stream.prompt, wants_usage=stream.wants_usage)))
+        duration_s = self._loop.time() - stream.began_s
         job.end(JobEnd(load=self._load(), first_byte_s=0.0, duration_s=duration_s))
-        self._sign(job, writing.prompt, TOKENS, duration_s)
+        self._sign(job, stream.prompt, TOKENS, duration_s)
 
     def _load(self) -> NodeLoad:
         return NodeLoad(running=self._running)
 
     def _sign(self, job: IncomingJob, prompt: int, tokens: int, duration_s: float) -> None:
-        self._sheets.write(
+        self._signer.write(
             Receipt(
                 job=job.meta.job,
                 node=self._key.address,
@@ -246,20 +248,22 @@ class Node:
         )
 
 
-async def join(url: str, token: str, specs: NodeSpecs, *, ticks: Ticks, rng: Rng) -> None:
-    """A link to the gateway, and one to each further process of it that its welcome names."""
+async def join(url: str, token: str, specs: NodeSpecs, *, timers: TimerWheel, rng: Rng) -> None:
+    """Opens a link to the gateway, and one to each further process that its welcome lists."""
     key = SigningKey.generate(rng=rng)
-    welcome = await _link(url, key, token, specs, ticks=ticks, rng=rng)
+    welcome = await _link(url, key, token, specs, timers=timers, rng=rng)
     for port in set(getattr(welcome, "link_ports", ())) - {getattr(welcome, "link_port", None)}:
-        await _link(f"http://{urlsplit(url).hostname}:{port}", key, None, specs, ticks=ticks, rng=rng)
+        await _link(f"http://{urlsplit(url).hostname}:{port}", key, None, specs, timers=timers, rng=rng)
 
 
-async def _link(url: str, key: SigningKey, token: str | None, specs: NodeSpecs, *, ticks: Ticks, rng: Rng) -> Welcome:
+async def _link(
+    url: str, key: SigningKey, token: str | None, specs: NodeSpecs, *, timers: TimerWheel, rng: Rng
+) -> Welcome:
     wire = await dial(url, LINK_PATH)
     welcome = await authenticate_to_gateway(
         cast(Socket, wire), key=key, host=host_of(url), token=token, specs=specs, agent_version=__version__, rng=rng
     )
-    Node(key, wire, ticks=ticks)
+    Node(key, wire, timers=timers)
     wire.on_lost = partial(sys.exit, f"{specs.name} lost its link")
     return welcome
 
@@ -267,15 +271,15 @@ async def _link(url: str, key: SigningKey, token: str | None, specs: NodeSpecs, 
 async def run(url: str, tokens: Sequence[str], *, on_joined: Callable[[], object]) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    door, ticks = asyncio.Semaphore(JOINING_AT_ONCE), Ticks()
+    slots, timers = asyncio.Semaphore(JOINING_AT_ONCE), TimerWheel()
 
-    async def join_in_turn(token: str, specs: NodeSpecs) -> None:
-        async with door:
-            await join(url, token, specs, ticks=ticks, rng=SystemRng())
+    async def join_with_slot(token: str, specs: NodeSpecs) -> None:
+        async with slots:
+            await join(url, token, specs, timers=timers, rng=SystemRng())
 
     async with asyncio.TaskGroup() as tasks:
         for token, specs in zip(tokens, fleet(len(tokens)), strict=True):
-            tasks.create_task(join_in_turn(token, specs))
+            tasks.create_task(join_with_slot(token, specs))
     on_joined()
     await stop.wait()
 

@@ -1,4 +1,4 @@
-"""Our gateway as its users run it: keys, limits, books on a real Postgres, and a thousand nodes on their links."""
+"""Runs our gateway as its users do: with keys, limits, a ledger on a real Postgres, and a thousand linked nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.gateway.chores import COMPILE_FROM_NODES
 from sparewatt.inference.matcher import kernel
 from sparewatt.ledger.rules import deposit_postings
-from sparewatt.localnet.network import LOCAL_NODES_ACCOUNT, bootstrap_database
+from sparewatt.localnet.bootstrap import LOCAL_NODES_ACCOUNT, bootstrap_database
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
 from sparewatt.store.ledger import Transfer
@@ -34,22 +34,22 @@ CREDITS_USD = 100_000
 JOIN_S = 180.0
 UNLIMITED = "1000000000"
 _LIMITS = ("REQUESTS_PER_MIN", "TOKENS_PER_MIN", "ADDRESS_REQUESTS_PER_MIN", "ADDRESS_TOKENS_PER_MIN")
-_STEERING = ("SPAREWATT_", "OPENAI_", "DATABASE_URL", "CHAIN_URL")
+_CONFIGURING = ("SPAREWATT_", "OPENAI_", "DATABASE_URL", "CHAIN_URL")
 
 
 def has_processes() -> bool:
-    """Whether a gateway of several processes can be had."""
-    said = subprocess.run(
+    """Whether this version of the gateway can have several processes."""
+    help_text = subprocess.run(
         [sys.executable, "-m", "sparewatt", "gateway", "run", "--help"], check=True, capture_output=True, text=True
     )
-    return "--processes" in said.stdout
+    return "--processes" in help_text.stdout
 
 
 @contextmanager
 def running_sparewatt(
     folder: Path, *, nodes: int, processes: int = 1, name: str | None = None, checkout: Path | None = None
 ) -> Iterator[Target]:
-    """`checkout`: another tree of this program, whose gateway is measured in the place of this one's."""
+    """`checkout`: another tree of this program, whose gateway is measured instead of this one's."""
     folder.mkdir()
     cores = str(TARGET_CORE) if processes == 1 else f"{TARGET_CORE},{LOAD_CORE}"
     with running_postgres(folder / "postgres") as database:
@@ -80,7 +80,7 @@ def running_sparewatt(
 
 
 def _wait_until_compiled(output: Path, nodes: int, processes: int) -> None:
-    """With many nodes a gateway compiles its scan, once, for some seconds; that is no part of any request."""
+    """With many nodes a gateway compiles its scan once, for some seconds; that must not overlap with a measurement."""
     if nodes > COMPILE_FROM_NODES and kernel.available():
 
         def is_compiled() -> bool:
@@ -91,7 +91,7 @@ def _wait_until_compiled(output: Path, nodes: int, processes: int) -> None:
 
 @contextmanager
 def running_postgres(home: Path) -> Iterator[EmbeddedPostgres]:
-    """On the load's core: what it does must not take from the gateway what the gateway is measured by."""
+    """On the load generator's core: its processor time must not be taken from the gateway."""
     server = EmbeddedPostgres(home)
     with asyncio.Runner() as runner:
         runner.run(server.start())
@@ -103,7 +103,7 @@ def running_postgres(home: Path) -> Iterator[EmbeddedPostgres]:
 
 
 async def prepare_network(dsn: str, folder: Path, nodes: int) -> tuple[str, list[str]]:
-    """A key with money behind it, and a join token for each node."""
+    """Creates an API key with credit, and a join token for each node."""
     clock, rng = SystemClock(), SystemRng()
     bootstrap = await bootstrap_database(dsn, folder, [], clock=clock, rng=rng)
     database = await Database.connect(dsn)
@@ -138,8 +138,8 @@ def running_nodes(folder: Path, port: int, tokens: list[str]) -> Iterator[int]:
 
 
 def _environment(folder: Path, checkout: Path | None = None) -> dict[str, str]:
-    """Without what would steer the gateway, with a home of its own, and with limits that do not bite."""
+    """Without variables that configure the gateway, with a home of its own, and with rate limits too high to matter."""
     source = {"PYTHONPATH": str(checkout / "src")} if checkout is not None else {}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_STEERING)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_CONFIGURING)}
     limits = {f"SPAREWATT_GATEWAY_{name}": UNLIMITED for name in _LIMITS}
-    return {**kept, **limits, **source, "HOME": str(folder)}
+    return {**inherited, **limits, **source, "HOME": str(folder)}

@@ -1,10 +1,10 @@
-"""The gateway of this tree beside the gateways of other checkouts of it, in turns: what one change is worth.
+"""Compares the gateway of this tree with those of other checkouts, in alternating rounds: what one change is worth.
 
     python -m bench.gateway.paired ../without-the-trick --only N,S3 --rounds 9
 
-Each checkout is measured in every round, one after the other, so that noise of the machine meets all of them. A ratio
+Each checkout is measured in every round, one after the other, so that noise of the machine affects all of them. A ratio
 is taken within a round; the median over the rounds is printed with its quartiles. Below 1, the other checkout is
-cheaper. This tree runs twice: the row `again` shows what ratio comes of noise alone.
+cheaper. This tree runs twice: the row `again` shows the ratio that noise alone produces.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.gateway.judging import Samples, Value, cpu_us_per_request, cpu_us_per_token, time_ms
-from bench.gateway.measure import Stand, rounds, tell, warm_up
+from bench.gateway.measure import Testbed, log, rounds, warm_up
 from bench.gateway.ours import NODES, running_sparewatt
-from bench.gateway.processes import may_be_realtime
+from bench.gateway.processes import can_be_realtime
 from bench.gateway.scenarios import SCENARIOS, Scenario
 from bench.gateway.targets import OURS, check_names, running_backend
 from bench.gateway.tools import CannotMeasure, build
@@ -49,16 +49,16 @@ def measure(options: argparse.Namespace) -> tuple[Samples, list[Scenario], list[
     checkouts = {AGAIN: ROOT, **{checkout.resolve().name: checkout.resolve() for checkout in options.checkouts}}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-paired-")))
-        tools = build(is_realtime=may_be_realtime())
+        tools = build(is_realtime=can_be_realtime())
         backend = stack.enter_context(running_backend(tools, folder))
         targets = [stack.enter_context(running_sparewatt(folder / OURS, nodes=options.nodes))]
         for name, checkout in checkouts.items():
-            tell(f"starting {name}")
+            log(f"starting {name}")
             started = running_sparewatt(folder / name, nodes=options.nodes, name=name, checkout=checkout)
             targets.append(stack.enter_context(started))
-        stand = Stand(tools, backend, targets, folder)
-        warm_up(stand, scenarios)
-        return Samples(rounds(stand, scenarios, options.rounds, with_memory=False)), scenarios, list(checkouts)
+        testbed = Testbed(tools, backend, targets, folder)
+        warm_up(testbed, scenarios)
+        return Samples(rounds(testbed, scenarios, options.rounds, with_memory=False)), scenarios, list(checkouts)
 
 
 def ratios(samples: Samples, scenario: str, other: str, value: Value) -> list[float]:

@@ -1,7 +1,7 @@
-"""Processes under measurement: pinned to a core, ahead of everything else while they are measured, and added up.
+"""Processes under measurement: pinned to a core, with real-time priority, and their processor time and memory.
 
-They start at ordinary priority, since a start may take seconds and other people use the machine too. Real-time priority
-is for the seconds of a measurement only.
+They start at ordinary priority, since a start may take seconds and others use the machine too; only a measurement runs
+at real-time priority.
 """
 
 from __future__ import annotations
@@ -38,37 +38,37 @@ def running(
 
 
 def tree(roots: Iterable[int]) -> list[int]:
-    """These processes and all below them."""
+    """These processes and all their descendants."""
     return [pid for root in roots for pid in (root, *(pid for pid, _ in descendants_of(root)))]
 
 
 def has_ended(pid: int) -> bool:
-    state = _told_of(f"{pid}/stat").rpartition(")")[2].split()
+    state = _read_proc(f"{pid}/stat").rpartition(")")[2].split()
     return not state or state[0] in "ZX"
 
 
 # priority
 
 
-def may_be_realtime() -> bool:
-    asked = ["chrt", "-f", str(REALTIME_PRIORITY), "true"]
+def can_be_realtime() -> bool:
+    argv = ["chrt", "-f", str(REALTIME_PRIORITY), "true"]
     with contextlib.suppress(OSError):
-        return subprocess.run(asked, check=False, capture_output=True).returncode == 0
+        return subprocess.run(argv, check=False, capture_output=True).returncode == 0
     return False
 
 
 @contextmanager
 def realtime(roots: Sequence[int], *, behind: Sequence[int] = ()) -> Iterator[None]:
-    """All threads of these processes first in, first out, before whatever else the machine does.
+    """Real-time priority (SCHED_FIFO) for all threads of these processes.
 
-    Those `behind` come after them, and still before all else: what a request waits for, and may not hold up others.
+    `behind` gets a lower one, still before other programs: requests wait for it, but it must not delay `roots`.
     """
     _schedule(tree(behind), os.SCHED_FIFO, REALTIME_PRIORITY - 1)
     _schedule(tree(roots), os.SCHED_FIFO, REALTIME_PRIORITY)
     try:
         yield
     finally:
-        _schedule(tree([*behind, *roots]), os.SCHED_OTHER, 0)  # also those that were started meanwhile
+        _schedule(tree([*behind, *roots]), os.SCHED_OTHER, 0)  # including processes that were started meanwhile
 
 
 def _schedule(pids: Iterable[int], policy: int, priority: int) -> None:
@@ -78,7 +78,7 @@ def _schedule(pids: Iterable[int], policy: int, priority: int) -> None:
                 os.sched_setscheduler(thread, policy, os.sched_param(priority))
 
 
-# adding up
+# processor time and memory
 
 
 Spent = dict[int, int]
@@ -86,12 +86,12 @@ Spent = dict[int, int]
 
 
 def spent(roots: Iterable[int]) -> Spent:
-    """By these processes and all below them, so far. Finer than the ticks of `stat`, which are too coarse for a light
-    load; what a thread did that ended in between is lost, and nothing else."""
+    """By these processes and their descendants. From schedstat, because the clock ticks of `stat` are too coarse for a
+    light load. The time of threads that ended is lost."""
     found: Spent = {}
     for pid in tree(roots):
         for thread in _threads_of(pid):
-            fields = _told_of(f"{pid}/task/{thread}/schedstat").split()
+            fields = _read_proc(f"{pid}/task/{thread}/schedstat").split()
             if fields:
                 found[thread] = int(fields[0])
     return found
@@ -109,19 +109,19 @@ def _threads_of(pid: int) -> list[int]:
 
 
 def pss_bytes(roots: Iterable[int]) -> int:
-    """Memory, with what is shared counted in part."""
+    """Proportional set size: shared memory is divided among its users."""
     return sum(map(_process_pss_bytes, tree(roots)))
 
 
 def _process_pss_bytes(pid: int) -> int:
-    for line in _told_of(f"{pid}/smaps_rollup").splitlines():
+    for line in _read_proc(f"{pid}/smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
-def _told_of(what: str) -> str:
-    """Nothing of a process that is gone."""
+def _read_proc(what: str) -> str:
+    """A file of /proc; empty if the process has ended."""
     try:
         return (Path("/proc") / what).read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -129,7 +129,7 @@ def _told_of(what: str) -> str:
 
 
 def settle(groups: Sequence[Sequence[int]]) -> bool:
-    """Wait until each does next to nothing: what one target still has to do must not weigh on the next."""
+    """Wait until every group is idle, so that late work of one target does not disturb the next."""
     deadline_s = time.monotonic() + SETTLE_S_MAX
     while time.monotonic() < deadline_s:
         before = [spent(group) for group in groups]

@@ -1,4 +1,4 @@
-"""The tables of `make bench-gateway`, as Markdown. Losses are told like wins."""
+"""The tables of `make bench-gateway`, as Markdown. Lost goals are reported like met ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.gateway.bookkeeping import Booked
+from bench.gateway.bookkeeping import LedgerCounts
 from bench.gateway.judging import (
     OVERRUN_MS_MAX,
-    Judged,
+    GoalResult,
     Samples,
     Value,
     cpu_us_per_request,
@@ -36,7 +36,7 @@ BEGIN_MARK, END_MARK = "<!-- bench-gateway -->", "<!-- /bench-gateway -->"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that a report is made of."""
+    """The content of a report."""
 
     samples: Samples
     targets: Sequence[Target]
@@ -44,8 +44,8 @@ class Run:
     nodes: int
     is_realtime: bool
     noise: str | None
-    """Why it should not count, if so."""
-    booked: Mapping[str, Booked]
+    """Why it should not count; None if it does."""
+    booked: Mapping[str, LedgerCounts]
     skipped: Sequence[str] = ()
 
 
@@ -77,8 +77,8 @@ HTTP servers but links: {nodes:,} WebSockets with keys and handshakes of their o
 receipts on sheets. Cards, speeds and prices are those of the simulator's fleet; who serves is the matcher's choice.
 **Only the gateway's processor time and memory count as ours**; nodes and Postgres are listed apart. A node sends the
 tokens of one step as one message; with fewer streams than nodes hardly any two share one. Under `S3-shared` they do:
-ours is asked for a model that only a few large nodes have, peers as under S3; no goal is judged by it. `sparewatt-2` is
-a gateway of two processes on both cores, which they share with all that asks and serves them: N64 alone is asked of it.
+ours is argv for a model that only a few large nodes have, peers as under S3; no goal is judged by it. `sparewatt-2` is
+a gateway of two processes on both cores, which they share with all that asks and serves them: N64 alone is argv of it.
 Postgres comes after all of these, and before whatever else the machine does.
 
 **Not like for like**: nginx forwards bytes; vllm-router and sglang-router parse, retry and export metrics; LiteLLM
@@ -116,7 +116,7 @@ def report(run: Run) -> str:
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def goals_table(judged: Sequence[Judged]) -> str:
+def goals_table(judged: Sequence[GoalResult]) -> str:
     rows = ["| what | goal | measured | | rounds |", "| --- | --- | --- | --- | --- |"]
     for one in judged:
         measured = "" if one.measured is None else f"{_number(one.measured)} {one.goal.unit}"
@@ -126,8 +126,8 @@ def goals_table(judged: Sequence[Judged]) -> str:
     return "\n".join(rows)
 
 
-def readme_table(judged: Sequence[Judged]) -> str:
-    """The short form, for between the marks."""
+def readme_table(judged: Sequence[GoalResult]) -> str:
+    """The short table of the README."""
     rows = ["| the gateway beside other proxies | goal | measured | |", "| --- | --- | --- | --- |"]
     for one in judged:
         measured = "not measured" if one.measured is None else f"{_number(one.measured)} {one.goal.unit}"
@@ -204,7 +204,7 @@ def _scenario_section(run: Run, scenario: Scenario) -> str:
 
 
 def _compared(scenario: Scenario) -> tuple[str, Value]:
-    """By what targets are compared under a workload."""
+    """The figures by which targets are compared under a workload."""
     if scenario.pace_ms:
         return "CPU µs/token", cpu_us_per_token
     if scenario.rate or scenario.is_stream:
@@ -222,7 +222,7 @@ def _memory_section(run: Run) -> str:
 
 
 def _apart_section(run: Run) -> str:
-    """What works for us without being counted as ours."""
+    """Processor time of our nodes and database, which is not part of the gateway's figures."""
     rows = []
     for target in run.targets:
         if not target.helpers:
@@ -293,7 +293,7 @@ def _ratio(samples: Samples, scenario: str, target: str, other: str, value: Valu
 
 
 def _number(value: float) -> str:
-    """Three figures, or all before the point."""
+    """Three significant digits, or all before the decimal point."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     if abs(value) >= 100:
@@ -311,6 +311,6 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str:
-    asked = ["git", "rev-parse", "--short", "HEAD"]
-    found = subprocess.run(asked, check=False, capture_output=True, text=True)
+    argv = ["git", "rev-parse", "--short", "HEAD"]
+    found = subprocess.run(argv, check=False, capture_output=True, text=True)
     return found.stdout.strip() or "unknown"

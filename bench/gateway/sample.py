@@ -1,4 +1,4 @@
-"""One target under one workload, once: what the generator saw, and what it cost."""
+"""One measurement of one target under one workload: the generator's figures, processor time and memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Sample:
     target: str
     round: int
     load: dict[str, Any]
-    """As the generator printed it; empty where there was none."""
+    """As printed by the load generator; empty without one."""
     cpu_s: float
     database_cpu_s: float = 0.0
     helper_cpu_s: float = 0.0
-    """Of what stands behind the target on the other core: our nodes."""
+    """Of the target's helpers on the other core: our nodes."""
     memory_bytes: int = 0
     settled: bool = True
     faults: list[str] = field(default_factory=list)
@@ -24,5 +24,5 @@ class Sample:
 
     @property
     def overrun_ms(self) -> float:
-        """For how long, at worst, the generator was kept from its core by something that is no part of this."""
+        """The longest time for which other programs kept the generator from its core."""
         return float(self.load.get("overrun_ms", 0.0))

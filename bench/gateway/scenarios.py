@@ -1,4 +1,4 @@
-"""What is asked of every target: the workloads of the measurement, and the bodies of their requests."""
+"""The workloads of the measurement, and the bodies of their requests."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Scenario:
     connections: int = 0
     body_bytes: int = SMALL_BYTES
     pace_ms: int | None = None
-    """Between two tokens of a streamed answer; None asks for a whole one."""
+    """Between two tokens of a streamed answer; None: not streamed."""
     our_model: str = MODEL
-    """What our nodes are asked for; all others have one model server, and one model."""
+    """The model for our nodes; other targets have one model server with one model."""
 
     @property
     def is_stream(self) -> bool:
@@ -69,7 +69,7 @@ def write_body(scenario: Scenario, folder: Path, *, is_ours: bool = False) -> Pa
 
 
 def body_of(scenario: Scenario, model: str = MODEL) -> bytes:
-    """With a place for the request's number at the beginning of the prompt: no two prompts begin alike."""
+    """With a placeholder for the request's number at the start of the prompt, so that no two share a prefix."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": ""}],

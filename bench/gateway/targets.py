@@ -1,4 +1,4 @@
-"""Who is measured: each stands between the load generator and the same model server, on a core of its own."""
+"""The targets: each runs between the load generator and the same model server, on a core of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.processes import wait_until
 
 TARGET_CORE = 0
 READY_S = 180.0
-"""LiteLLM needs half a minute on a machine that has nothing else to do."""
+"""LiteLLM needs half a minute on an idle machine."""
 PEER_KEY = "sk-bench-0123456789"
 DIRECT, NGINX, SGLANG, VLLM, LITE, OURS = "direct", "nginx", "sglang-router", "vllm-router", "litellm", "sparewatt"
 OURS_TWICE = "sparewatt-2"
@@ -36,12 +36,12 @@ class Target:
     port: int
     key: str
     pids: tuple[int, ...]
-    """Whose processor time and memory count."""
+    """Processes whose processor time and memory count."""
     helpers: tuple[int, ...] = ()
-    """What stands behind it on the other core, besides the model server."""
+    """Further processes on the other core, without the model server."""
     database: tuple[int, ...] = ()
     dsn: str | None = None
-    """Where its books are, if it keeps any."""
+    """Of its ledger, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ http {{
 
 
 def find_nginx() -> str:
-    """Debian keeps it where only root's path leads."""
+    """Also in sbin, which on Debian is only in root's PATH."""
     found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if found is not None:
         return found

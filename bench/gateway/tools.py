@@ -16,11 +16,11 @@ CACHE = HERE.parents[1] / ".bench"
 """Ignored by git."""
 LOAD_CORE = 1
 SPARE_S = 40.0
-"""What a run may take beyond its own time: answers under way, and the generator's own patience with them."""
+"""What a run may take beyond its own time: for open answers, and the generator's time-out for them."""
 
 
 class CannotMeasure(Exception):
-    """Something that a measurement needs is missing; says what to do."""
+    """A precondition of the measurement is missing; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""A WebSocket client on callbacks alone, for a thousand links in one process at the least cost per message.
+"""A WebSocket client with callbacks only, for a thousand links in one process at the least cost per message.
 
-Only what a link needs: whole binary messages, pings answered. Its masking key is zero: that is a key like any other to
-the gateway, which unmasks as ever, and costs nothing here.
+It implements only what a link needs: unfragmented binary messages and answers to pings. Its masking key is zero, which
+saves the masking here and changes nothing for the gateway.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def frame_of(opcode: int, payload: bytes) -> bytes:
     return head + _ZERO_MASK + payload
 
 
-class Sent:
-    """It has been sent: there is nothing to wait for, and whoever does wait goes on at once."""
+class CompletedSend:
+    """An awaitable that is already done."""
 
     def __await__(self) -> Iterator[None]:
         return iter(())
 
 
 class Wire(asyncio.Protocol):
-    """Does what the handshake needs of a Socket; afterwards `on_message` is called for every message."""
+    """A Socket as far as the handshake needs it; afterwards `on_message` is called for every message."""
 
     def __init__(self, *, host: str, path: str) -> None:
         self._hello = (
@@ -59,7 +59,9 @@ class Wire(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # what uvloop gives is one in all but its class
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's transport implements it, without being a subclass
         self._transport.write(self._hello)
 
     def data_received(self, data: bytes) -> None:
@@ -78,7 +80,7 @@ class Wire(asyncio.Protocol):
         if not ended and len(head) <= HEAD_BYTES_MAX:
             return False
         if not head.startswith(b"HTTP/1.1 101"):
-            raise ProtocolViolation(f"the gateway let no link in: {head[:60]!r}")
+            raise ProtocolViolation(f"the gateway refused the link: {head[:60]!r}")
         self._is_open, self._buffer = True, rest
         return True
 
@@ -124,9 +126,9 @@ class Wire(asyncio.Protocol):
 
     # as a Socket of the handshake
 
-    def send(self, message: bytes) -> Sent:
+    def send(self, message: bytes) -> CompletedSend:
         self.send_now(message)
-        return Sent()
+        return CompletedSend()
 
     async def receive(self) -> bytes:
         message = await self._messages.get()

@@ -1,4 +1,4 @@
-"""The supervisor over real processes: order, restarts, stubborn children, and the parent's own sudden death."""
+"""The supervisor over real processes: order, restarts, children that ignore SIGTERM, and the death of the parent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
-from sparewatt.machine.children import ChildExit, ChildSpec, RestartPolicy, Supervisor
+from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 
 CEILING_S = 30.0
 
@@ -142,15 +142,15 @@ async def test_a_child_has_its_own_session_log_and_environment(supervisor: Super
     assert not is_running(pid)
 
 
-async def test_a_child_reads_what_it_is_told_each_time_it_starts(supervisor: Supervisor, tmp_path: Path) -> None:
-    heard = tmp_path / "heard"
+async def test_a_child_reads_its_stdin_data_at_every_start(supervisor: Supervisor, tmp_path: Path) -> None:
+    received = tmp_path / "received"
     code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); import signal; signal.pause()"
-    child = ChildSpec("c", (sys.executable, "-c", code, str(heard)), None, stdin_data=b"secret ")
+    child = ChildSpec("c", (sys.executable, "-c", code, str(received)), None, stdin_data=b"secret ")
     async with supervisor:
         await supervisor.start(child)
-        await until(says(heard, "secret "))
+        await until(says(received, "secret "))
         supervisor.signal_all(signal.SIGKILL)
-        await until(says(heard, "secret secret "))
+        await until(says(received, "secret secret "))
 
 
 async def test_children_are_stopped_in_reverse_order(supervisor: Supervisor, exits: Exits, tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ async def test_children_are_stopped_in_reverse_order(supervisor: Supervisor, exi
     assert exits.seen == []
 
 
-async def test_who_does_not_need_each_other_is_stopped_at_once(supervisor: Supervisor, tmp_path: Path) -> None:
-    """Two who leave only when both were asked, between one that both need and one that needs them."""
+async def test_children_that_do_not_need_each_other_stop_together(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Two that exit only after both got SIGTERM, between one that both need and one that needs them."""
     order = tmp_path / "order"
     async with asyncio.timeout(CEILING_S), supervisor:
         await supervisor.start(with_ready_line(python("base", POLITE, tmp_path, str(order), "base"), "here"))
@@ -230,20 +230,11 @@ async def test_stop_does_not_wait_for_a_restart_that_is_due_later(exits: Exits, 
     assert len(exits.seen) == 1
 
 
-@pytest.mark.parametrize(
-    ("restart", "status"),
-    [(RestartPolicy.NEVER, 1), (RestartPolicy.ON_FAILURE, 0), (RestartPolicy.ON_FAILURE, 1), (RestartPolicy.ALWAYS, 0)],
-)
-async def test_the_policy_says_which_exits_start_a_child_again(
-    exits: Exits, tmp_path: Path, restart: RestartPolicy, status: int
-) -> None:
-    child = ChildSpec("c", (sys.executable, "-c", f"raise SystemExit({status})"), tmp_path / "c.log", restart=restart)
+async def test_a_child_that_ends_without_an_error_is_restarted_too(exits: Exits, tmp_path: Path) -> None:
     async with Supervisor(clock=HastyClock(), rng=seeded(1), on_exit=exits) as supervisor:
-        await supervisor.start(child)
-        await until(lambda: len(exits.seen) >= 1)
-    starts_again = (restart, status) in {(RestartPolicy.ON_FAILURE, 1), (RestartPolicy.ALWAYS, 0)}
-    assert (exits.seen[0].restart_in_s is not None) is starts_again
-    assert exits.seen[0].returncode == status
+        await supervisor.start(python("c", "raise SystemExit(0)", tmp_path))
+        await until(lambda: len(exits.seen) >= 2)
+    assert {seen.returncode for seen in exits.seen} == {0}
 
 
 async def test_start_returns_only_when_the_child_is_ready(supervisor: Supervisor, tmp_path: Path) -> None:
@@ -316,7 +307,7 @@ async def test_children_are_stopped_when_the_body_fails_and_its_error_goes_on(
     assert [is_running(pid) for pid in pids] == [False]
 
 
-async def test_a_report_that_fails_stops_everything_loudly(tmp_path: Path) -> None:
+async def test_an_exit_callback_that_raises_stops_all_children_and_propagates(tmp_path: Path) -> None:
     def fail(child_exit: ChildExit) -> None:
         raise LookupError
 

@@ -32,7 +32,7 @@ def _anvil_is_there() -> None:
     from sparewatt.core.errors import StartupError
 
     try:
-        asyncio.run(find_anvil(tell=print))
+        asyncio.run(find_anvil(notify=print))
     except StartupError as error:
         pytest.skip(f"NO CHAIN TO TEST AGAINST: {error.message}")
 

@@ -31,7 +31,7 @@ TRIES_MAX = 5
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     try:
-        asyncio.run(find_anvil(tell=print))
+        asyncio.run(find_anvil(notify=print))
     except StartupError as error:
         pytest.skip(f"NO CHAIN TO TEST AGAINST: {error.message}")
     env = {"SPAREWATT_GATEWAY_SIGNUP_CREDIT_USD": "0"}

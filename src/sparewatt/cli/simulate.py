@@ -97,7 +97,7 @@ def simulate(
     from sparewatt.inference.matcher.node_row import HealthRules
     from sparewatt.sim.scenario import MTBF_S, FaultRates
     from sparewatt.sim.study import StudyConfig
-    from sparewatt.sim.traffic.workload import read_trace
+    from sparewatt.sim.traffic import read_trace
 
     if liars + garbage + flaky > 1.0:
         raise click.UsageError("--liars, --garbage and --flaky are shares of the same nodes: together at most 1.")
@@ -114,7 +114,7 @@ def simulate(
         gateways=gateways,
         heartbeat_s=heartbeat if heartbeat is not None else HealthRules().heartbeat_s,
         seeds=seeds,
-        rankings=_policies(policies),
+        schedulers=_policies(policies),
         faults=FaultRates(liars=liars, garbage=garbage, flaky=flaky, mtbf_s=mtbf if mtbf is not None else MTBF_S),
         affinity=not no_affinity,
         prefix_ram_gb=prefix_ram,
@@ -142,15 +142,15 @@ def _study(
 
 
 def _policies(words: str | None) -> tuple[str, ...]:
-    from sparewatt.sim.study import NAMES
+    from sparewatt.sim.study import SCHEDULERS
 
     if words is None:
-        return NAMES
+        return SCHEDULERS
     names = tuple(dict.fromkeys(name.strip() for name in words.split(",") if name.strip()))
-    unknown = [name for name in names if name not in NAMES]
+    unknown = [name for name in names if name not in SCHEDULERS]
     if unknown or not names:
         what = f"There is no policy {unknown[0]!r}." if unknown else "No policy is named."
-        raise click.BadParameter(f"{what} Choose from {', '.join(NAMES)}.", param_hint="'--policy'")
+        raise click.BadParameter(f"{what} Choose from {', '.join(SCHEDULERS)}.", param_hint="'--policy'")
     return names
 
 
@@ -183,10 +183,10 @@ def _print_answer(answer: StudyResult) -> None:
             "first token p50/p99", "mean", "spread", "p50/p99", "SLO", "failed", "$/1M", "warm", "Gini", "gap"
         ),
     ]
-    with_garbage = answer.question.faults.garbage > 0
+    with_garbage = answer.config.faults.garbage > 0
     if with_garbage:
         columns += output.right("garbage")
-    named = {**answer.rankings, "oracle": answer.oracle, "bound": answer.bound}
+    named = {**answer.schedulers, "oracle": answer.oracle, "bound": answer.bound}
     output.print_table(columns, [_row(name, runs, with_garbage=with_garbage) for name, runs in named.items()])
 
 
@@ -223,7 +223,7 @@ class SpotComparison:
 
         self._network.setdefault(name, []).append(network_row(case, run))
         if not self._spot:
-            self._spot = spot_rows(run.jobs, duration_s=case.question.duration_s)
+            self._spot = spot_rows(run.jobs, duration_s=case.config.duration_s)
 
     def print(self) -> None:
         from sparewatt.sim.results.spot_comparison import METHOD, all_models

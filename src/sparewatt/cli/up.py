@@ -61,7 +61,7 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
             settings,
             clock=SystemClock(),
             rng=SystemRng(),
-            tell=lambda text: click.echo(text, err=True),
+            notify=lambda text: click.echo(text, err=True),
             on_ready=on_ready,
         )
     )

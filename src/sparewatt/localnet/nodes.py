@@ -1,4 +1,4 @@
-"""The nodes that `up` runs on this machine, made unequal on purpose so that there is something to match."""
+"""The nodes that `up` runs on this machine. They differ in price and speed, so that matching has a choice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class LocalNode:
     name: str
     profile: LocalNodeProfile
     data_dir: Path
-    log_dir: Path
     engine_port: int
 
 
@@ -38,7 +37,6 @@ def local_nodes(data: Path, count: int) -> list[LocalNode]:
             name=f"node-{number}",
             profile=PROFILES[(number - 1) % len(PROFILES)],
             data_dir=data / "nodes" / f"node-{number}",
-            log_dir=data / "logs",
             engine_port=free_port(),
         )
         for number in range(1, count + 1)
@@ -46,7 +44,7 @@ def local_nodes(data: Path, count: int) -> list[LocalNode]:
 
 
 def node_argv(node: LocalNode, root_url: str, *, weights: Path | None, model: str, drain_s: float) -> tuple[str, ...]:
-    """The command that a person would type; the join token goes by the environment, out of the process list."""
+    """As typed by hand, but for the join token: it goes by the environment, to be in no process list."""
     serving = (
         (f"--serve={weights}", f"--serve-as={model}")
         if weights is not None

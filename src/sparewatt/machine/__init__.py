@@ -1,5 +1,5 @@
-"""Starts, watches and stops the processes of one machine: the embedded database and our own children.
+"""What any process needs of its host: data directory, file lock, signals, child processes and their logs.
 
-Everything started here dies with the process that started it, and is only ever signalled by its own pid.
-What the children do is none of this package's business.
+Every process started here dies with the process that started it, and is signalled only by its own pid. The package
+knows nothing of what its children do.
 """

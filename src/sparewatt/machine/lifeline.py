@@ -1,8 +1,8 @@
-"""A child dies with its parent, even when the parent gets `kill -9`.
+"""A child process dies with its parent, even when the parent gets `kill -9`.
 
-On Linux the kernel sees to it (PR_SET_PDEATHSIG); elsewhere our own children watch their parent's pid, and a foreign
-binary cannot be tied. The kernel means the *thread* that forked: start children from a thread that lives as long as
-the process, which the main thread's event loop does.
+On Linux the kernel does this (PR_SET_PDEATHSIG). On other systems our own children poll their parent's pid; a foreign
+binary cannot be tied there. The kernel watches the *thread* that forked, so children must be started from a thread that
+lives as long as the process: the main thread's event loop.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import time
 from collections.abc import Callable
 
 PARENT_PID_ENV = "SPAREWATT_PARENT_PID"
-"""Holds the pid of the process that started this one; absent when a person did."""
+"""The pid of the process that started this one; absent when it was started by hand."""
 
 EXIT_ORPHANED = 75
-"""Exit status of a child that came up after its parent was gone (EX_TEMPFAIL)."""
+"""Exit status of a child that started after its parent had died (EX_TEMPFAIL)."""
 
 KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)
-"""The signal that cannot be refused. On Windows any signal ends a process at once."""
+"""The signal that cannot be ignored. On Windows any signal ends a process at once."""
 
 _PR_SET_PDEATHSIG = 1
 _WATCH_INTERVAL_S = 0.2
 
 
 def die_with_parent(sig: signal.Signals = KILL) -> None:
-    """Tie this process to the parent that PARENT_PID_ENV names; does nothing when a person started it.
+    """Tie this process to the parent that PARENT_PID_ENV names; does nothing when it was started by hand.
 
-    The variable is taken out of the environment, as it would be wrong for this process's own children.
+    Removes the variable from the environment, since it would be wrong for this process's own children.
     """
     parent_pid = os.environ.pop(PARENT_PID_ENV, None)
     if parent_pid is None:
@@ -45,9 +45,9 @@ def die_with_parent(sig: signal.Signals = KILL) -> None:
 
 
 def death_signal_preexec(sig: signal.Signals) -> Callable[[], None] | None:
-    """Make a `preexec_fn` that ties a binary which knows nothing of us; None where the system has no such thing.
+    """A `preexec_fn` that ties any binary to this process; None where the system has no death signal.
 
-    Everything it needs is looked up here, before the fork: between fork and exec it makes two system calls.
+    All lookups happen here, before the fork: between fork and exec only two system calls are made.
     """
     if sys.platform != "linux":
         return None
@@ -55,7 +55,7 @@ def death_signal_preexec(sig: signal.Signals) -> Callable[[], None] | None:
 
     def tie() -> None:
         prctl(_PR_SET_PDEATHSIG, sig)
-        if getppid() != parent_pid:  # the parent died before the line above: no signal will come
+        if getppid() != parent_pid:  # the parent died before prctl: no signal will come
             os._exit(EXIT_ORPHANED)
 
     return tie

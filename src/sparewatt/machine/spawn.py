@@ -1,6 +1,7 @@
-"""Starts and ends one process: its own session, its own log, tied to our life, signalled only by its own pid.
+"""Starts and stops one child process: in its own session, with its own log file, tied to the life of this process.
 
-Its own session keeps a Ctrl-C in the terminal from reaching it before we decide what to do.
+In a session of its own the child does not receive the terminal's Ctrl-C; this process decides when to stop it. A log
+file is private, appended to, and rotated at a start when it has grown too large.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ import signal
 import socket
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Iterator, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 
-from sparewatt.core.limits import KIB
+from sparewatt.core.limits import KIB, MIB
 from sparewatt.machine.lifeline import KILL, death_signal_preexec
-from sparewatt.machine.logs import open_log
 
 KILLED_WITHIN_S = 10.0
-"""A killed process that is still there after this hangs in the kernel; waiting longer does not help."""
-
+"""A killed process that still exists after this hangs in the kernel; waiting longer does not help."""
 
 STDIN_BYTES_MAX = 16 * KIB
-"""What a child may read from its standard input: less than any system's pipe holds, so that writing it never waits."""
+"""Less than a pipe holds on any system, so that the parent's write never blocks."""
+
+LOG_BYTES_MAX = 10 * MIB
+"""A larger log is renamed at the next start; one older log is kept."""
+
+LOG_TAIL_BYTES = 2000
+"""What an error message shows of a log: about the last twenty lines."""
 
 
 async def spawn(
@@ -32,19 +38,21 @@ async def spawn(
     env: Mapping[str, str],
     log_path: Path | None,
     death_signal: signal.Signals,
-    told: bytes = b"",
+    stdin_data: bytes = b"",
+    cwd: Path | None = None,
 ) -> Process:
-    """Start `argv`; it gets `death_signal` when this process ends.
+    """Start `argv`; the kernel sends it `death_signal` when this process ends.
 
-    Without a log of its own it writes where this process does. `told` is what it reads from its standard input: for
-    what belongs into no process list, no environment and no file.
+    Without `log_path` it inherits stdout and stderr. `stdin_data` carries secrets, which must not be in the process
+    list, the environment or a file.
     """
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(open_log(log_path)) if log_path is not None else None
         return await asyncio.create_subprocess_exec(
             *argv,
             env=env,
-            stdin=stack.enter_context(_filled_pipe(told)) if told else DEVNULL,
+            cwd=cwd,
+            stdin=stack.enter_context(_filled_pipe(stdin_data)) if stdin_data else DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -54,42 +62,41 @@ async def spawn(
 
 @contextlib.contextmanager
 def _filled_pipe(data: bytes) -> Iterator[int]:
-    """The end of a pipe to read from, with everything in it already."""
+    """The read end of a pipe that already holds all of `data`."""
     if len(data) > STDIN_BYTES_MAX:
-        raise ValueError("too much for a pipe that nobody reads yet")
-    reading, writing = os.pipe()
+        raise ValueError(f"stdin_data is larger than {STDIN_BYTES_MAX} bytes")
+    read_fd, write_fd = os.pipe()
     try:
         try:
-            os.write(writing, data)
+            os.write(write_fd, data)
         finally:
-            os.close(writing)
-        yield reading
+            os.close(write_fd)
+        yield read_fd
     finally:
-        os.close(reading)
+        os.close(read_fd)
 
 
 async def stop_process(process: Process, *, steps: Sequence[tuple[signal.Signals, float]]) -> None:
-    """Ask with each signal in turn and wait its seconds; in the end kill what is left of the process's group."""
+    """Send each signal and wait up to its timeout in seconds; then kill what is left of the process group."""
     try:
-        for sig, patience_s in steps:
+        for sig, timeout_s in steps:
             _send(process, sig)
-            if await exits_within(process, patience_s):
+            if await exits_within(process, timeout_s):
                 break
     finally:
         kill_group(process)
     await exits_within(process, KILLED_WITHIN_S)
 
 
-async def exits_within(process: Process, patience_s: float) -> bool:
-    """Wait for the process to end, at most `patience_s`."""
+async def exits_within(process: Process, timeout_s: float) -> bool:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             await process.wait()
     return process.returncode is not None
 
 
 def kill_group(process: Process) -> None:
-    """Kill the process and whatever it left behind in its group; Windows has no groups, there the process alone."""
+    """Kill the process and all descendants in its group. Windows has no groups: there the process alone."""
     with contextlib.suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, KILL)
@@ -103,8 +110,23 @@ def _send(process: Process, sig: signal.Signals) -> None:
             os.kill(process.pid, sig)
 
 
+def open_log(path: Path) -> FileIO:
+    """Open for appending with mode 0600; a log over LOG_BYTES_MAX becomes `NAME.1` first."""
+    if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+        path.replace(path.with_name(f"{path.name}.1"))
+    return FileIO(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def read_tail(path: Path, *, since: int = 0) -> str:
+    """The last lines written after byte `since`."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(since, size - LOG_TAIL_BYTES))
+        return file.read(LOG_TAIL_BYTES).decode(errors="replace").strip()
+
+
 def free_port() -> int:
-    """A port of this machine that nobody uses at this moment, for a child that cannot choose its own."""
+    """A TCP port that is free at this moment, for a child that cannot choose its own."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,1 +1,1 @@
-"""Leases of whole GPUs: orders, bids, and the rule by which a quorum of validators matches them."""
+"""Leases of whole GPUs: orders, bids, and the auction rule that a quorum of validators applies. Pure rules."""

@@ -1,7 +1,7 @@
-"""What a lease's stream pays: the escrow's arithmetic, to the last unit.
+"""The escrow's arithmetic for a lease's payment stream, to the last unit.
 
-Pay is rate · seconds // 3600 since the stream began, less what was paid; the fee is a share of the running sum, so that
-settling often changes nothing. It is what runways and statements are computed with; the chain decides.
+Due is rate · seconds // 3600 since the start, less what was paid. The fee is a share of the total paid so far, so that
+settling often gives the same sums as settling once. Runways and statements are computed here; the contract decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PaymentStream:
-    """A deposit and, while `rate_uusd` is above 0, the pay that runs from it."""
+    """A deposit and, while `rate_uusd` (per hour) is above 0, the payments from it."""
 
     deposit_uusd: int
     rate_uusd: int = 0
@@ -31,7 +31,7 @@ class StreamSettlement:
 
 
 def due_uusd(stream: PaymentStream, *, at: int) -> int:
-    """What a settlement at `at` would move, fee included. Never more than the deposit; nothing is taken back."""
+    """What a settlement at `at` would pay, fee included. From 0 to the whole deposit."""
     seconds = max(0, min(at, stream.end_at) - stream.since)
     earned = stream.rate_uusd * seconds // HOUR_S
     return min(max(0, earned - stream.paid_uusd), stream.deposit_uusd)
@@ -46,7 +46,7 @@ def settle(stream: PaymentStream, *, at: int, fee_bps: int) -> StreamSettlement:
 
 
 def runway_s(stream: PaymentStream, *, at: int) -> int:
-    """Seconds until the deposit is used up at the present rate; for a stream that stands still, 0."""
+    """Seconds until the deposit is used up at the current rate; 0 if the rate is 0."""
     if stream.rate_uusd == 0:
         return 0
     left = stream.deposit_uusd - due_uusd(stream, at=at)

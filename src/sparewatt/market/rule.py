@@ -1,7 +1,7 @@
-"""The rule of a match: who may win, who comes first, what is paid.
+"""The rule of an auction: which bids are eligible, how they rank, and what the winner is paid.
 
-Pure integers in, integers out: the same rule stands on chain in `contracts/match_rule.vy`, and tests hold the two
-together. It knows nothing of rounds, votes or time.
+Pure integer arithmetic, the same as on chain in `contracts/match_rule.vy`; tests compare the two. Rounds, votes and
+time are not in it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class BidStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BidBook:
-    """Every bid of an attempt as a leaf, in the order of the tree, and who won."""
+    """Every bid of an attempt as a Merkle leaf, in the order of the tree, and the ranking."""
 
     order_id: bytes
     leaves: tuple[BidLeaf, ...]
@@ -76,26 +76,26 @@ def commit_of(bid: Bid) -> BidCommit:
     return BidCommit(bid.order_id, bid.attempt, bid.provider, bid_id_of(bid))
 
 
-def status_of(policy: OrderTerms, profile: Profile, *, price_uusd: int) -> BidStatus:
-    for failed, status in _checks(policy, profile, price_uusd):
+def status_of(terms: OrderTerms, profile: Profile, *, price_uusd: int) -> BidStatus:
+    for failed, status in _checks(terms, profile, price_uusd):
         if failed:
             return status
     return BidStatus.ELIGIBLE
 
 
-def _checks(policy: OrderTerms, profile: Profile, price_uusd: int) -> Iterable[tuple[bool, BidStatus]]:
-    yield price_uusd > policy.max_price_uusd, BidStatus.OVER_MAX_PRICE
-    yield not _allows(policy.countries, profile.country), BidStatus.COUNTRY
-    yield not _allows(policy.tiers, profile.tier), BidStatus.TIER
-    yield not _allows(policy.gpu_models, profile.gpu_model), BidStatus.GPU_MODEL
-    yield profile.gpu_class < policy.min_gpu_class, BidStatus.GPU_CLASS
-    yield profile.vram_gb < policy.min_vram_gb, BidStatus.VRAM
-    yield profile.gpu_units < policy.gpu_units, BidStatus.GPU_UNITS
-    yield profile.compliance & policy.compliance != policy.compliance, BidStatus.COMPLIANCE
-    yield profile.uptime_ppm < policy.min_uptime_ppm, BidStatus.UPTIME
-    yield profile.reputation_ppm < policy.min_reputation_ppm, BidStatus.REPUTATION
-    yield bool(policy.only) and not _names(policy.only, profile.provider), BidStatus.NOT_IN_ONLY
-    yield _names(policy.ignore, profile.provider), BidStatus.IGNORED
+def _checks(terms: OrderTerms, profile: Profile, price_uusd: int) -> Iterable[tuple[bool, BidStatus]]:
+    yield price_uusd > terms.max_price_uusd, BidStatus.OVER_MAX_PRICE
+    yield not _allows(terms.countries, profile.country), BidStatus.COUNTRY
+    yield not _allows(terms.tiers, profile.tier), BidStatus.TIER
+    yield not _allows(terms.gpu_models, profile.gpu_model), BidStatus.GPU_MODEL
+    yield profile.gpu_class < terms.min_gpu_class, BidStatus.GPU_CLASS
+    yield profile.vram_gb < terms.min_vram_gb, BidStatus.VRAM
+    yield profile.gpu_units < terms.gpu_units, BidStatus.GPU_UNITS
+    yield profile.compliance & terms.compliance != terms.compliance, BidStatus.COMPLIANCE
+    yield profile.uptime_ppm < terms.min_uptime_ppm, BidStatus.UPTIME
+    yield profile.reputation_ppm < terms.min_reputation_ppm, BidStatus.REPUTATION
+    yield bool(terms.only) and not _names(terms.only, profile.provider), BidStatus.NOT_IN_ONLY
+    yield _names(terms.ignore, profile.provider), BidStatus.IGNORED
 
 
 def _allows(mask: int, identifier: int) -> bool:
@@ -103,16 +103,16 @@ def _allows(mask: int, identifier: int) -> bool:
 
 
 def _names(addresses: Sequence[str], provider: str) -> bool:
-    """An address may be written in either case."""
+    """Addresses are compared without regard to case."""
     return any(address.lower() == provider.lower() for address in addresses)
 
 
-def leaf_of(policy: OrderTerms, bid: Bid, profile: Profile) -> BidLeaf:
-    """Raises InvalidField if a number is out of the range for which the rule is safe."""
-    _require_ranges(policy, bid, profile)
-    status = status_of(policy, profile, price_uusd=bid.price_uusd)
-    rtt_ms = 2 * policy.rtt_row[profile.zone]
-    cost = bid.price_uusd + policy.latency_value * rtt_ms
+def leaf_of(terms: OrderTerms, bid: Bid, profile: Profile) -> BidLeaf:
+    """Raises InvalidField if a number is out of the range in which the contract's arithmetic cannot overflow."""
+    _require_ranges(terms, bid, profile)
+    status = status_of(terms, profile, price_uusd=bid.price_uusd)
+    rtt_ms = 2 * terms.rtt_row[profile.zone]
+    cost = bid.price_uusd + terms.latency_value * rtt_ms
     score = cost * PPM // success_ppm(profile) if status is BidStatus.ELIGIBLE else 0
     return BidLeaf(
         provider=bid.provider,
@@ -127,17 +127,17 @@ def leaf_of(policy: OrderTerms, bid: Bid, profile: Profile) -> BidLeaf:
     )
 
 
-def success_ppm(seen: Profile | BidLeaf) -> int:
-    """How likely the lease goes well, in millionths; never 0, since it divides."""
-    return max(1, seen.uptime_ppm * seen.reputation_ppm // PPM)
+def success_ppm(record: Profile | BidLeaf) -> int:
+    """Probability that the lease succeeds, in millionths; never 0, because scores divide by it."""
+    return max(1, record.uptime_ppm * record.reputation_ppm // PPM)
 
 
-def _require_ranges(policy: OrderTerms, bid: Bid, profile: Profile) -> None:
+def _require_ranges(terms: OrderTerms, bid: Bid, profile: Profile) -> None:
     if bid.provider.lower() != profile.provider.lower():
-        raise InvalidField("The profile is another provider's.", param="provider")
+        raise InvalidField("The profile belongs to another provider than the bid.", param="provider")
     for name, number, low, end in (
         ("price_uusd", bid.price_uusd, 1, PRICE_UUSD_END),
-        ("latency_value", policy.latency_value, 0, LATENCY_VALUE_END),
+        ("latency_value", terms.latency_value, 0, LATENCY_VALUE_END),
         ("zone", profile.zone, 0, ZONES),
         ("uptime_ppm", profile.uptime_ppm, 0, PPM + 1),
         ("reputation_ppm", profile.reputation_ppm, 0, PPM + 1),
@@ -147,7 +147,7 @@ def _require_ranges(policy: OrderTerms, bid: Bid, profile: Profile) -> None:
 
 
 def book_of(order_id: bytes, leaves: Iterable[BidLeaf]) -> BidBook:
-    """The same bids in any order give the same book. One bid per provider."""
+    """Does not depend on the order of `leaves`. Raises InvalidField if a provider has two bids."""
     ordered = tuple(sorted(leaves, key=lambda leaf: int(leaf.provider, 16)))
     providers = [int(leaf.provider, 16) for leaf in ordered]
     if len(set(providers)) != len(providers):
@@ -160,24 +160,24 @@ def book_of(order_id: bytes, leaves: Iterable[BidLeaf]) -> BidBook:
 
 
 def tie_break(seed: bytes, provider: str) -> bytes:
-    """Equal scores are decided by this; it is fixed once the root is, which covers every bid's salt."""
+    """Orders equal scores. No bidder can choose it: the seed includes the root, and that every bid's salt."""
     return keccak256(seed + int(provider, 16).to_bytes(32, "big"))
 
 
-def awards_of(policy: OrderTerms, book: BidBook) -> tuple[Award, Award, Award]:
-    """What each candidate is paid: the winner by the order's payment rule, a stand-in its own price."""
+def awards_of(terms: OrderTerms, book: BidBook) -> tuple[Award, Award, Award]:
+    """What each candidate is paid: the winner by the order's payment rule, a runner-up its own price."""
     leaves = [book.leaves[i] for i in book.ranking[:CANDIDATES_MAX]]
     awards = [Award(leaf.provider, leaf.price_uusd) for leaf in leaves]
-    if policy.payment_rule == SECOND_SCORE and len(leaves) > 1:
-        awards[0] = Award(leaves[0].provider, _second_score_pay(policy, leaves[0], leaves[1]))
+    if terms.payment_rule == SECOND_SCORE and len(leaves) > 1:
+        awards[0] = Award(leaves[0].provider, _second_score_pay(terms, leaves[0], leaves[1]))
     first, second, third, *_ = [*awards, *[Award(NO_PROVIDER, 0)] * CANDIDATES_MAX]
     return first, second, third
 
 
-def _second_score_pay(policy: OrderTerms, first: BidLeaf, second: BidLeaf) -> int:
+def _second_score_pay(terms: OrderTerms, first: BidLeaf, second: BidLeaf) -> int:
     """The price at which the winner's score would equal the runner-up's."""
     lead = second.score - first.score
-    return min(policy.max_price_uusd, first.price_uusd + lead * success_ppm(first) // PPM)
+    return min(terms.max_price_uusd, first.price_uusd + lead * success_ppm(first) // PPM)
 
 
 def task_of(
@@ -201,6 +201,6 @@ def task_of(
 
 
 def snapshot_tree(profiles: Iterable[Profile]) -> tuple[tuple[Profile, ...], MerkleTree]:
-    """The table of an epoch in the order of its tree."""
+    """The profiles of an epoch, in the order of their Merkle tree."""
     ordered = tuple(sorted(profiles, key=lambda profile: int(profile.provider, 16)))
     return ordered, merkle_tree([struct_hash(profile) for profile in ordered])

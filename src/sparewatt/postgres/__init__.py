@@ -1,1 +1,1 @@
-"""The embedded PostgreSQL server: find its programs, start it, keep it running, stop it. Queries are store/'s."""
+"""The embedded PostgreSQL server: finds its programs, starts, restarts and stops it. Queries are in store/."""

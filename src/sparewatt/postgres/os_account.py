@@ -1,7 +1,7 @@
-"""Under which account PostgreSQL runs. It refuses uid 0, so as root we give it another face, without making users.
+"""The OS account that PostgreSQL runs as. It refuses uid 0, so root starts it as `nobody`; no user is created.
 
-Best is a user namespace, where root's files appear as nobody's own: nothing changes hands. Where that is forbidden
-(Docker's default profile), the server becomes the real nobody and is given its data.
+Preferred is a user namespace that maps root to nobody: no file changes its owner. Where namespaces are forbidden
+(Docker's default profile) the server runs as the real nobody, who becomes the owner of the data.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ PROBE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class OsAccount:
-    """How to start a program so that it is not root, and who must own the files it uses."""
+    """How to start a program under another account, and which uid must own its files."""
 
     owner_uid: int
     prefix: tuple[str, ...] = ()
     resets_death_signal: bool = False
 
     def wrap(self, argv: tuple[str, ...], *, death_signal: signal.Signals) -> tuple[str, ...]:
-        """Put the change of account before `argv`. The kernel forgets a death signal when the uid changes."""
+        """Prefix `argv` with the change of account. The kernel clears a death signal when the uid changes."""
         if not self.resets_death_signal:
             return (*self.prefix, *argv)
         return (*self.prefix, "--pdeathsig", death_signal.name.removeprefix("SIG"), *argv)
 
     def chown_tree(self, tree: Path) -> None:
-        """Make the account the owner of `tree`; does nothing when it is already."""
+        """Make the account the owner of `tree`; does nothing if it owns it already."""
         if tree.lstat().st_uid == self.owner_uid:
             return
         for path in sorted(tree.rglob("*"), reverse=True):
             os.chown(path, self.owner_uid, -1, follow_symlinks=False)
-        os.chown(tree, self.owner_uid, -1)  # last: what was interrupted is done again
+        os.chown(tree, self.owner_uid, -1)  # last, so that an interrupted run is repeated
 
 
 async def choose_os_account(binaries: PostgresBinaries, *, home: Path) -> OsAccount:
-    """Find one that works here. StartupError when root cannot become anybody else."""
+    """The first account that works here. StartupError when root cannot change its account."""
     if os.geteuid() != 0:
         return OsAccount(os.geteuid())
     for account in os_accounts_for_root():
@@ -55,22 +55,22 @@ async def choose_os_account(binaries: PostgresBinaries, *, home: Path) -> OsAcco
             return account
     raise StartupError(
         "PostgreSQL refuses to run as root, and this system lets root start it neither in a user namespace nor as "
-        "`nobody`. To go on, set DATABASE_URL or run as a normal user."
+        "`nobody`. To continue, set DATABASE_URL or run as a normal user."
     )
 
 
 def os_accounts_for_root() -> Iterator[OsAccount]:
-    """Yield what root may try, best first. Both leave the server root's view of files, so private parents stay so."""
+    """What root may try, best first. With both, the server passes private parent directories as root does."""
     if (unshare := shutil.which("unshare")) is not None:
         yield OsAccount(0, (unshare, "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}"))
     if (setpriv := shutil.which("setpriv")) is not None:
         nobody = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-        keep_view = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-        yield OsAccount(NOBODY, (setpriv, *nobody, *keep_view), resets_death_signal=True)
+        keep_access = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+        yield OsAccount(NOBODY, (setpriv, *nobody, *keep_access), resets_death_signal=True)
 
 
 async def _works(account: OsAccount, binaries: PostgresBinaries, *, home: Path) -> bool:
-    """Can it reach the data, and does PostgreSQL accept it and find its own files?"""
+    """Whether it can reach the data directory, and PostgreSQL accepts it and finds its own files."""
     probes = (("test", "-e", f"{home}/."), (binaries.initdb, "--show", "-D", str(home / "data")))
     return all([await _succeeds(account.wrap(argv, death_signal=signal.SIGKILL)) for argv in probes])
 

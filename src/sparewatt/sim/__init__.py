@@ -1,4 +1,5 @@
-"""The network on a virtual clock: the shipped matcher over simulated nodes, compared with baselines and an oracle.
+"""A discrete-event simulation of the network: the shipped matcher, baselines and an oracle over simulated nodes.
 
-Truth (real speeds, output lengths, deaths) lives in `physics` and is reached by policies only through delayed reports.
+What is true (real speeds, output lengths, deaths) is in `fleet/` and `scenario.py`. Schedulers learn it only through
+delayed reports, as gateways do; the oracle alone reads it directly.
 """

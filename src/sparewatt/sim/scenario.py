@@ -1,4 +1,7 @@
-"""The default scenario: what stands where, how fast it really is, and what is asked of it. Everything from one seed."""
+"""The simulated fleet: which machines there are, where, how fast they really are, and what they charge.
+
+Everything is drawn from one seed, by the tables in `tables/`.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,18 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
 
 GB = 1e9
 MS = 1e-3
 
 DECODE_BANDWIDTH_SHARE = 0.77
-"""Of the bandwidth in the table, what decoding uses: 75 tokens/s of an 8B model on an A100-40 fit this."""
+"""Of the bandwidth in the table, what decoding reaches: 75 tokens/s of an 8B model on an A100-40 fit this."""
 PREFILL_FLOPS_SHARE = 0.5
 STEP_FIXED_S = 2 * MS
 STEP_PER_JOB_S = 0.3 * MS
@@ -21,13 +30,15 @@ STEP_PER_JOB_S = 0.3 * MS
 USABLE_VRAM_SHARE, RESERVED_VRAM_GB = 0.92, 1.5
 WARM_MODELS_MAX = 3
 CONTEXT_GB = 4.0
-"""What the models on a card leave for contexts, the first one, too: without it hardly two jobs would fit beside it."""
+"""What the models on a card leave free for contexts; otherwise hardly two jobs would fit next to the first model."""
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
 MTTR_S = 30 * 60.0
 JOB_FAILS = 0.002
 SLOTS = 256
-"""Answers that a server writes together at most; memory is the narrower bound."""
+"""Bound on the decoding batch of a server; memory is the narrower one."""
 LIE, GARBAGE_SPEED, FLAKY_FAILS = 5.0, 4.0, 0.2
+PRICED_BATCH = 8
+"""Prices assume that a node decodes this many answers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,7 @@ class SimGpu:
 
 @dataclass(frozen=True, slots=True)
 class SimModel:
-    """A model of the scenario. `number` is its place in every array."""
+    """`number` is its index in every array."""
 
     number: int
     name: str
@@ -55,28 +66,28 @@ class SimModel:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One simulated machine: what is true about it, known to nobody but the physics."""
+    """What is true about one simulated machine; gateways know only its reports."""
 
     number: int
     gpu: SimGpu
     region: int
     last_mile_s: float
     speed: float
-    """Real speed as a share of the table's."""
+    """Real speed as a fraction of the table's."""
     usd_per_hour: float
     cold_load_spread: float
     warm: tuple[int, ...]
     mtbf_s: float
     claims: float = 1.0
-    """How many times its real card it says it is."""
+    """Factor by which it overstates its speed."""
     is_garbage: bool = False
-    """Answers fast and worthlessly."""
+    """It answers fast, and the answers are worthless."""
     is_malformed: bool = False
-    """Of those, one whose answers are not even well formed."""
+    """Of those, one whose answers are not even well-formed."""
     fail_share: float = 0.0
     slots: int = SLOTS
     prefix_ram_bytes: float = 0.0
-    """Main memory in which it keeps prompts it has read, beyond what the card has free."""
+    """Main memory for its prefix cache, beyond the free memory of the card."""
 
     @property
     def usable_bytes(self) -> float:
@@ -87,7 +98,7 @@ class Site:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes per second that decoding gets, in truth."""
+        """Bytes per second that decoding really reaches."""
         return DECODE_BANDWIDTH_SHARE * self.gpu.bandwidth_gb_s * GB * self.speed
 
     @property
@@ -101,7 +112,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class FaultRates:
-    """Which shares of the nodes misbehave, and how often machines break. One node has one fault at most."""
+    """Fractions of nodes with a fault, and how often machines die. A node has one fault at most."""
 
     liars: float = 0.0
     garbage: float = 0.0
@@ -133,14 +144,14 @@ def make_scenario(n_sites: int, *, seed: int, faults: FaultRates | None = None, 
 
 
 def _cards(gpus: Sequence[SimGpu], n_sites: int, rng: random.Random) -> list[SimGpu]:
-    """Each card by its share of the fleet, to the nearest whole number, in any order.
+    """Each card by its share of the fleet, to the nearest whole number, in random order.
 
-    Drawn one by one, a fleet of 500 would have between 2 and 8 of the largest card, and that alone decides how the
-    largest model fares.
+    Drawn one by one, a fleet of 500 would have between 2 and 8 of the largest card, and that alone would decide the
+    results of the largest model.
     """
     counts = [math.floor(gpu.share * n_sites) for gpu in gpus]
-    by_rest = sorted(range(len(gpus)), key=lambda i: counts[i] - gpus[i].share * n_sites)
-    for i in by_rest[: n_sites - sum(counts)]:
+    by_remainder = sorted(range(len(gpus)), key=lambda i: counts[i] - gpus[i].share * n_sites)
+    for i in by_remainder[: n_sites - sum(counts)]:
         counts[i] += 1
     cards = [gpu for gpu, count in zip(gpus, counts, strict=True) for _ in range(count)]
     rng.shuffle(cards)
@@ -148,12 +159,12 @@ def _cards(gpus: Sequence[SimGpu], n_sites: int, rng: random.Random) -> list[Sim
 
 
 def _with_faults(sites: list[Site], faults: FaultRates, *, seed: int) -> tuple[Site, ...]:
-    """The same fleet with some nodes spoilt: other draws stay as they are, so that runs can be compared."""
+    """The same fleet with faults in some nodes. All other draws are unchanged, so that runs can be compared."""
     order = random.Random(f"faults {seed}").sample(range(len(sites)), len(sites))
-    spoilt: list[Callable[[Site], Site]] = []
-    for share, spoil in ((faults.liars, _liar), (faults.garbage, _cheater), (faults.flaky, _flaky)):
-        spoilt += [spoil] * round(share * len(sites))
-    for number, change in zip(order, spoilt, strict=False):
+    changes: list[Callable[[Site], Site]] = []
+    for share, fault in ((faults.liars, _liar), (faults.garbage, _cheater), (faults.flaky, _flaky)):
+        changes += [fault] * round(share * len(sites))
+    for number, change in zip(order, changes, strict=False):
         sites[number] = change(sites[number])
     return tuple(sites)
 
@@ -163,7 +174,7 @@ def _liar(site: Site) -> Site:
 
 
 def _cheater(site: Site) -> Site:
-    """One half sends what is no answer at all, the other half well-formed nonsense."""
+    """One half of them sends malformed answers, the other half well-formed nonsense."""
     return replace(site, is_garbage=True, is_malformed=site.number % 2 == 0, speed=site.speed * GARBAGE_SPEED)
 
 
@@ -195,22 +206,50 @@ def _make_site(
 
 
 def fits(gpu: SimGpu, model: SimModel) -> bool:
-    """Whether a card can hold a model and still has room for contexts."""
+    """Whether the card has memory for the model and for contexts."""
     return model.weights_bytes <= (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
 
 
 def _warm_set(gpu: SimGpu, models: Sequence[SimModel], rng: random.Random) -> tuple[int, ...]:
-    """Drawn by popularity among what fits, at most three, with room left for contexts."""
+    """Up to WARM_MODELS_MAX models that fit together with contexts, drawn by popularity."""
     left = (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
     warm: list[int] = []
     while len(warm) < WARM_MODELS_MAX:
-        able = [m for m in models if m.weights_bytes <= left and m.number not in warm]
-        if not able:
+        fitting = [m for m in models if m.weights_bytes <= left and m.number not in warm]
+        if not fitting:
             break
-        chosen = rng.choices(able, [m.popularity for m in able])[0]
+        chosen = rng.choices(fitting, [m.popularity for m in fitting])[0]
         warm.append(chosen.number)
         left -= chosen.weights_bytes
     return tuple(warm)
+
+
+# prices: a node's price per hour over its nominal throughput
+
+
+class PriceTable(NamedTuple):
+    """$ per prompt token and per completion token, by model and site."""
+
+    prompt: Floats
+    completion: Floats
+
+
+def price_table(scenario: Scenario) -> PriceTable:
+    sites, models = scenario.sites, scenario.models
+    usd_per_s = np.array([site.usd_per_hour / 3600 for site in sites])
+    prefill = [[nominal_prefill_tps(site, model.active_params) for site in sites] for model in models]
+    decode = [[nominal_decode_tps(site, model.weights_bytes, PRICED_BATCH) for site in sites] for model in models]
+    return PriceTable(usd_per_s / np.array(prefill), usd_per_s / np.array(decode))
+
+
+def nominal_decode_tps(site: Site, weights_bytes: float, batch: int) -> float:
+    """By the card's table, whatever the machine's real speed."""
+    bandwidth = site.bandwidth / site.speed
+    return batch / (weights_bytes / bandwidth + STEP_FIXED_S + STEP_PER_JOB_S * batch)
+
+
+def nominal_prefill_tps(site: Site, active_params: float) -> float:
+    return site.flops / site.speed / (2 * active_params)
 
 
 # tables

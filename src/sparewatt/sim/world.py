@@ -1,4 +1,7 @@
-"""The event loop: jobs arrive, are sent somewhere, machines work, die and come back. One virtual clock, no waiting."""
+"""The simulation's event loop on a virtual clock: jobs arrive and are dispatched, machines work, die and return.
+
+Which machine gets a job is decided by a `Scheduler`.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,30 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 from sparewatt.core.limits import ATTEMPTS_MAX
 from sparewatt.inference.dispatch.node_selection import RETRY_AFTER_S
 from sparewatt.inference.dispatch.reply import StreamReply
-from sparewatt.sim.fleet.machine import NEVER, MachineCallbacks, SimJob, SimMachine
+from sparewatt.sim.fleet.machine import NEVER, MachineCallbacks, SimMachine
 from sparewatt.sim.fleet.node import SimNode
 from sparewatt.sim.scenario import MTTR_S, Scenario
+from sparewatt.sim.traffic import SimJob
 
 NOTICE_LOST_S = 5.0
-"""A machine that vanishes in the middle of an answer is noticed this much later."""
+"""Delay until the gateway notices that a machine died in the middle of an answer."""
 NOTICE_DEAD_S = 2.0
-"""Sending to a machine that is gone is noticed this much later."""
+"""Delay until the gateway notices that a job was sent to a dead machine."""
 GIVE_UP_S = 300.0
-"""A client that is told to come back does so for this long."""
+"""How long a client retries."""
 MALFORMED_REPLY = b"data: lorem ipsum\n\n"
-"""What a node sends whose answers are no answers at all."""
+"""The reply of a node with malformed answers."""
 
 
 class AttemptEnd(Enum):
-    """How one attempt ended, as the gateway learns it."""
+    """How one attempt ended, as the gateway sees it."""
 
     DONE = "done"
     FAILED = "failed"
@@ -36,25 +41,24 @@ class AttemptEnd(Enum):
 
 Start = Callable[[SimJob], None]
 Refuse = Callable[[SimJob, float], None]
-"""Told no, and after how many seconds to come back."""
+"""With the seconds after which the client may retry."""
 
 
 class Scheduler(Protocol):
-    """A policy with everything it may know. The oracle's knows the world itself."""
+    """Chooses machines for jobs, from what it was notified of. Only the oracle reads the world itself."""
 
     def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:
-        """Call one of the two, now or later, once."""
+        """Calls one of the two, now or later, once."""
 
-    def choose(self, job: SimJob, now_s: float) -> int | None: ...
-
-    def on_sent(self, job: SimJob, site: int, now_s: float) -> None: ...
+    def choose(self, job: SimJob, now_s: float) -> int | None:
+        """The machine to which the job is sent now."""
 
     def on_arrived(self, job: SimJob, site: int) -> None: ...
 
     def on_first_token(self, job: SimJob, now_s: float) -> None: ...
 
     def report(self, gateway: int, site: int, now_s: float) -> Any:
-        """What the machine writes on a reply that leaves it now."""
+        """What the node attaches to a reply that it sends now."""
 
     def on_end(self, job: SimJob, now_s: float, *, end: AttemptEnd, report: Any) -> None: ...
 
@@ -64,14 +68,14 @@ class Scheduler(Protocol):
 
 
 class World:
-    """What is true. `outcomes` counts how accepted jobs left their machines: each exactly once."""
+    """The true state. `outcomes` counts what happened to jobs: each accepted one leaves its machine exactly once."""
 
     def __init__(self, scenario: Scenario, *, seed: int, gateway_regions: Sequence[int]) -> None:
         self.scenario = scenario
         self.now_s = 0.0
-        tell = MachineCallbacks(self._first_token, self._finished, self._models_changed)
+        callbacks = MachineCallbacks(self._first_token, self._finished, self._models_changed)
         gateways = len(gateway_regions)
-        self.machines = [SimMachine(site, scenario.models, tell, gateways=gateways) for site in scenario.sites]
+        self.machines = [SimMachine(site, scenario.models, callbacks, gateways=gateways) for site in scenario.sites]
         self.nodes = [SimNode(machine) for machine in self.machines]
         self.deaths_s = [NEVER] * len(self.machines)
         self.gateway_regions = tuple(gateway_regions)
@@ -92,33 +96,32 @@ class World:
 
     # time
 
-    def call_at(self, when_s: float, what: Callable[..., None], *args: Any) -> None:
+    def call_at(self, when_s: float, callback: Callable[..., None], *args: Any) -> None:
         self._order += 1
-        heapq.heappush(self._events, (when_s, self._order, what, args))
+        heapq.heappush(self._events, (when_s, self._order, callback, args))
 
     def run(
         self,
         jobs: Sequence[SimJob],
-        chooser: Scheduler,
+        scheduler: Scheduler,
         *,
         until_s: float,
         progress: Callable[[float], None] | None = None,
     ) -> None:
-        """Until every job has its end, or time is up."""
-        self.scheduler = chooser
+        """Until every job has ended, or `until_s`."""
+        self.scheduler = scheduler
         self.open_jobs = len(jobs)
         for job in jobs:
             self.call_at(job.arrived_s, self.submit, job)
         self.run_until(until_s=until_s, progress=progress)
 
     def run_until(self, *, until_s: float, progress: Callable[[float], None] | None = None) -> None:
-        """Let what is due happen, in order."""
-        events, pop, told_s = self._events, heapq.heappop, 0.0
+        events, pop, shown_s = self._events, heapq.heappop, 0.0
         while self.open_jobs and events and events[0][0] <= until_s:
-            self.now_s, _, what, args = pop(events)
-            what(*args)
-            if progress is not None and self.now_s - told_s > 1.0:
-                told_s = self.now_s
+            self.now_s, _, callback, args = pop(events)
+            callback(*args)
+            if progress is not None and self.now_s - shown_s > 1.0:
+                shown_s = self.now_s
                 progress(self.now_s)
 
     def rtt_s(self, gateway: int, site: int) -> float:
@@ -127,12 +130,12 @@ class World:
     # jobs
 
     def submit(self, job: SimJob) -> None:
-        """A client asks its gateway, for the first time or once more."""
+        """A client sends its request, for the first time or again."""
         job.reset_attempts()
         self._scheduler.admit(job, start=self.dispatch, refuse=self._retry_later)
 
     def _retry_later(self, job: SimJob, after_s: float) -> None:
-        """The client was told no. It tries again when it was told to, for as long as a client has patience."""
+        """The client was refused. It retries after the given delay, for up to GIVE_UP_S."""
         self.outcomes["turned_away"] += 1
         if self.now_s + after_s - job.arrived_s > GIVE_UP_S:
             self.open_jobs -= 1
@@ -143,6 +146,7 @@ class World:
         if job.attempts >= ATTEMPTS_MAX:
             self.open_jobs -= 1
             return
+        job.cached_tokens = 0
         site = self._scheduler.choose(job, self.now_s)
         if site is None:
             self._retry_later(job, RETRY_AFTER_S)
@@ -151,8 +155,6 @@ class World:
         job.attempts += 1
         job.tried.add(site)
         job.first_token_s = None
-        job.cached_tokens = 0
-        self._scheduler.on_sent(job, site, self.now_s)
         self.call_at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._arrive, job, site)
 
     def _arrive(self, job: SimJob, site: int) -> None:
@@ -178,7 +180,7 @@ class World:
         self.dispatch(job)
 
     def _lost(self, job: SimJob) -> None:
-        """Nothing was said yet: the gateway tries another node. In the middle of an answer only the client can."""
+        """Before the first token the gateway fails over to another node; after it only the client can retry."""
         was_answering = job.first_token_s is not None
         self._scheduler.on_end(job, self.now_s, end=AttemptEnd.FAILED, report=None)
         if was_answering:
@@ -197,17 +199,17 @@ class World:
         self._scheduler.on_first_token(job, now_s)
 
     def _is_broken(self, job: SimJob, site: int) -> bool:
-        """Chance from (seed, job, site), so that every policy meets the same luck."""
+        """Drawn from (seed, job, site), so that every scheduler meets the same failures."""
         share = self.scenario.sites[site].fail_share
         return share > 0 and random.Random(f"flaky {self._seed} {job.number} {site}").random() < share
 
     def _is_malformed(self, site: int) -> bool:
-        """Whether the product's reader of replies gives up on what this node sends."""
-        babbles = self.scenario.sites[site].is_malformed
-        return babbles and StreamReply(wants_usage=False).feed(MALFORMED_REPLY).broken is not None
+        """Whether the product's parser rejects the replies of this node."""
+        is_malformed = self.scenario.sites[site].is_malformed
+        return is_malformed and StreamReply(wants_usage=False).feed(MALFORMED_REPLY).broken is not None
 
     def _fail(self, job: SimJob, site: int) -> None:
-        """The job breaks by itself at its first token, unless its machine broke at the same moment."""
+        """The job fails at its first token, unless its machine died at the same moment."""
         if not self.machines[site].alive:
             return
         self.machines[site].remove(job, self.now_s)
@@ -231,7 +233,7 @@ class World:
     # machines
 
     def _reschedule(self, site: int) -> None:
-        """A machine changed: plan its next event anew."""
+        """After a change of the machine: schedule its next event again; the one before is void."""
         self._wakes[site] += 1
         due_s = self.machines[site].next_event_s()
         if due_s < NEVER:
@@ -267,5 +269,39 @@ class World:
     @property
     def _scheduler(self) -> Scheduler:
         if self.scheduler is None:
-            raise RuntimeError("the world runs with a policy")
+            raise RuntimeError("the world runs only with a scheduler")
         return self.scheduler
+
+
+# the product's Clock, on the world's time
+
+
+@dataclass(slots=True, eq=False)
+class VirtualTimer:
+    """Implements Timer."""
+
+    callback: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def fire(self) -> None:
+        if self.callback is not None:
+            self.callback()
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualClock:
+    """Implements Clock."""
+
+    world: World
+
+    def now_s(self) -> float:
+        return self.world.now_s
+
+    unix_s = now_s
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> VirtualTimer:
+        timer = VirtualTimer(callback)
+        self.world.call_at(self.world.now_s + max(0.0, delay_s), timer.fire)
+        return timer

@@ -11,7 +11,7 @@ from typing import get_args
 import click
 
 from sparewatt.protocol.link.node_report import Capability
-from sparewatt.testing.engine.app import running_engine
+from sparewatt.testing.engine.engine import running_engine
 from sparewatt.testing.engine.settings import EngineSettings
 
 _RATE = click.FloatRange(min=0)
@@ -22,19 +22,24 @@ _RATE = click.FloatRange(min=0)
 @click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
 @click.option("--model", "models", multiple=True, default=["deterministic"], help="Model to serve; may be repeated.")
 @click.option(
-    "--alias", "aliases", multiple=True, help="One more name for it, as clients' own tests use; may be repeated."
+    "--alias", "aliases", multiple=True, help="Another name of the model, for clients' own tests; may be repeated."
 )
 @click.option("--answer-tokens", type=click.IntRange(min=0), help="Length of every answer; default: by prompt, 20-200.")
-@click.option("--prefill-tps", type=_RATE, default=0.0, help="Prompt tokens a second; 0 is as fast as it goes.")
+@click.option("--prefill-tps", type=_RATE, default=0.0, help="Prompt tokens a second; 0 is as fast as possible.")
 @click.option("--decode-tps", type=_RATE, default=0.0, help="Tokens a second of each stream; 0 as above.")
-@click.option("--slots", type=click.IntRange(1, 4096), default=8, help="Generations at once; more wait in line.")
+@click.option("--slots", type=click.IntRange(1, 4096), default=8, help="Generations at once; more are queued.")
 @click.option("--load-s", type=_RATE, default=0.0, help="How long the model takes to load.")
 @click.option("--cold", is_flag=True, help="Load on first use instead of at start.")
 @click.option("--n-ctx", type=click.IntRange(min=1), default=8192, help="Context length in tokens.")
-@click.option("--n-params", type=click.IntRange(min=1), default=1_000_000_000, help="Parameters the model claims.")
+@click.option(
+    "--n-params", type=click.IntRange(min=1), default=1_000_000_000, help="Parameters of the model, as reported."
+)
 @click.option("--n-embd", type=click.IntRange(1, 4096), default=64, help="Dimensions of an embedding.")
 @click.option(
-    "--prefix-cache-tokens", type=click.IntRange(min=0), default=0, help="Tokens of prompts kept; 0 keeps none."
+    "--prefix-cache-tokens",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Size of the prefix cache in tokens.",
 )
 @click.option(
     "--capability",
@@ -43,10 +48,10 @@ _RATE = click.FloatRange(min=0)
     default=get_args(Capability),
     show_default=False,
     type=click.Choice(get_args(Capability)),
-    help="What it says that it can do; may be repeated. Default: everything.",
+    help="What it advertises; may be repeated. Default: everything.",
 )
-@click.option("--fail-rate", type=click.FloatRange(0, 1), default=0.0, help="Share of requests that fail by chance.")
-@click.option("--seed", type=int, default=0, help="Seed of that chance.")
+@click.option("--fail-rate", type=click.FloatRange(0, 1), default=0.0, help="Share of requests that fail at random.")
+@click.option("--seed", type=int, default=0, help="Seed of these failures.")
 def main(
     port: int, port_file: Path | None, models: tuple[str, ...], aliases: tuple[str, ...], **options: object
 ) -> None:
@@ -73,7 +78,7 @@ def _settings(**options: object) -> EngineSettings:
 
 
 def _write_port(path: Path, port: str) -> None:
-    """Whole or not at all: a reader never sees half a number."""
+    """Atomically: a reader never sees half a number."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.write_text(port, encoding="ascii")
     draft.replace(path)

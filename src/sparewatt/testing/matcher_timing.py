@@ -1,4 +1,4 @@
-"""Tables of many made-up nodes, and how long the matcher takes over them."""
+"""Times the matcher on node tables of generated nodes: decisions, load reports, shortlists."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
 MODEL = ModelId("m")
 NOW_S = 1.0
-WARM_UP = 50
-DECISION_EVERY_S = 1e-3
+WARM_UP_DECISIONS = 50
+DECISION_INTERVAL_S = 1e-3
 REPORTS, ROUNDS, SORTINGS = 2000, 5, 5
 
 
@@ -67,10 +67,10 @@ def time_matcher(n_nodes: int, *, decisions: int, compiled: bool | None) -> dict
         kernel.prepare()
     is_compiled = kernel.ready() if compiled is None else compiled and kernel.ready()
     table = make_table(n_nodes)
-    _time_decisions(table, WARM_UP, compiled=is_compiled)
+    _time_decisions(table, WARM_UP_DECISIONS, compiled=is_compiled)
     times_us = _time_decisions(table, decisions, compiled=is_compiled)
-    first_us, *later_us = _time_reports(table, news=True)
-    _, *unchanged_us = _time_reports(table, news=False)
+    first_us, *later_us = _time_reports(table, changed=True)
+    _, *unchanged_us = _time_reports(table, changed=False)
     return {
         "nodes": n_nodes,
         "compiled": is_compiled,
@@ -84,11 +84,11 @@ def time_matcher(n_nodes: int, *, decisions: int, compiled: bool | None) -> dict
 
 
 def _time_decisions(table: NodeTable, count: int, *, compiled: bool) -> list[float]:
-    """Sorting the shortlist is not counted: it is timed apart. It is made anew here as often as a gateway would."""
+    """Decisions that sort a shortlist, as often as in a gateway, are left out: that is timed separately."""
     times_us = []
     for number in range(count):
         job = MatchJob(MatchId(f"match_{number}"), MODEL, prompt_tokens=500, output_tokens=200)
-        at = MatchContext(now_s=NOW_S + number * DECISION_EVERY_S, rules=HealthRules())
+        at = MatchContext(now_s=NOW_S + number * DECISION_INTERVAL_S, rules=HealthRules())
         before = _sortings(table)
         began_s = time.perf_counter()
         match(job, table, at, ranking=BALANCED, seed=1, compiled=compiled)
@@ -103,24 +103,22 @@ def _sortings(table: NodeTable) -> set[float]:
     return {shortlist.stale_at_s for shortlist in table.shortlists_of(MODEL).values()}
 
 
-def _time_reports(table: NodeTable, *, news: bool) -> list[float]:
-    """Rounds of reports from the same nodes: the first finds their rows out of the processor's caches.
+def _time_reports(table: NodeTable, *, changed: bool) -> list[float]:
+    """The median of each round of reports; in the first round the rows are not in the processor's caches.
 
-    With news each report says something else than the one before it.
+    `changed`: every report differs from the node's last one.
     """
     nodes = [row.id for row, _ in zip(table, range(REPORTS), strict=False)]
-    found = []
-    for number in range(ROUNDS):
-        turn = number if news else 0
-        found.append(statistics.median(_time_round(table, nodes, _loads(turn), now_s=NOW_S + number)))
-    return found
+    return [
+        statistics.median(_time_round(table, nodes, _loads(number if changed else 0), now_s=NOW_S + number))
+        for number in range(ROUNDS)
+    ]
 
 
-def _loads(turn: int) -> list[NodeLoad]:
-    """Ten of them; in the next turn every node has other work."""
+def _loads(first: int) -> list[NodeLoad]:
     return [
         NodeLoad(running=number % 8, foreign=number % 3, foreign_backlog_s=0.1 * (number % 10))
-        for number in range(turn, turn + 10)
+        for number in range(first, first + 10)
     ]
 
 
@@ -139,10 +137,10 @@ def _time_shortlist(table: NodeTable, *, compiled: bool) -> float:
     if entries is None:
         return 0.0
     job = MatchJob(MatchId("match_0"), MODEL, prompt_tokens=500, output_tokens=200)
-    asked = make_query(job, table, MatchContext(now_s=NOW_S, rules=HealthRules()), ranking=BALANCED, seed=1)
+    query = make_query(job, table, MatchContext(now_s=NOW_S, rules=HealthRules()), ranking=BALANCED, seed=1)
     times_ms = []
     for _ in range(SORTINGS):
         began_s = time.perf_counter()
-        build_shortlist(asked, entries, compiled=compiled)
+        build_shortlist(query, entries, compiled=compiled)
         times_ms.append((time.perf_counter() - began_s) * 1e3)
     return statistics.median(times_ms)

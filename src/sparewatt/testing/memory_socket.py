@@ -1,4 +1,4 @@
-"""Two ends of a WebSocket inside one process. They pass the same contract suite as the real ones."""
+"""A fake WebSocket: two ends inside one process. It passes the same contract suite as the real one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections import deque
 from sparewatt.link.sockets import Socket
 
 CAPACITY = 1024
-"""Messages on their way in one direction; a full line makes the sender pause, as a socket does."""
+"""Messages in transit in one direction; at this bound the sender is paused (back-pressure), as by a real socket."""
 
 
 class MemorySocket(Socket):
-    """One end of a pair. What is sent arrives in a later turn of the event loop."""
+    """One end of a pair. Messages arrive in a later tick of the event loop."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class MemorySocket(Socket):
         self._capacity = capacity
         self._incoming: deque[bytes] = deque()
         self._is_due = False
-        self._is_held = False
+        self._is_stalled = False
         self._is_closed = asyncio.Event()
 
     def send(self, message: bytes) -> None:
@@ -31,24 +31,24 @@ class MemorySocket(Socket):
         await self._is_closed.wait()
 
     def stop_reading(self) -> None:
-        """Read nothing more, as a peer that is stuck."""
-        self._is_held = True
+        """Read nothing more, like a peer that hangs."""
+        self._is_stalled = True
 
     def resume_reading(self) -> None:
-        self._is_held = False
+        self._is_stalled = False
         self.schedule_delivery()
 
     # between the two
 
     def enqueue(self, message: bytes) -> bool:
-        """Whether the line is full now."""
+        """Returns whether the sender must pause."""
         self._incoming.append(message)
         self.schedule_delivery()
         return len(self._incoming) >= self._capacity
 
     def schedule_delivery(self) -> None:
-        """In the next turn: is there a message, or the end?"""
-        if not self._is_due and not self._is_held:
+        """In the next tick, deliver messages or the end of the connection."""
+        if not self._is_due and not self._is_stalled:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._deliver)
 
@@ -56,7 +56,7 @@ class MemorySocket(Socket):
         if self.is_paused:
             self._resume()
 
-    def _close(self, code: int = 1000) -> None:  # noqa: ARG002 (nobody looks at it in memory)
+    def _close(self, code: int = 1000) -> None:  # noqa: ARG002 (no peer reads the close code)
         self.peer.schedule_delivery()
         self._is_closed.set()
 
@@ -65,7 +65,7 @@ class MemorySocket(Socket):
 
     def _deliver(self) -> None:
         self._is_due = False
-        while self._incoming and not self._is_held:
+        while self._incoming and not self._is_stalled:
             self._on_message(self._incoming.popleft())
         if len(self._incoming) < self._capacity:
             self.peer.resume_sender()

@@ -1,1 +1,1 @@
-"""Trust in nodes: reputation now; verdicts, tiers and rewards later. Pure rules, no clock and no I/O."""
+"""Trust in nodes: pure rules for reputation, without clock or I/O. Verdicts, tiers and rewards will follow."""

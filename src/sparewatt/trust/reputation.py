@@ -1,10 +1,9 @@
-"""How reliable a node is, and what it failed by: from counts per day, with exponential forgetting. Pure.
+"""Reputation: how reliable a node is and why it failed, from counts per day with exponential decay. Pure.
 
-Finished and failed jobs are successes and failures of a Beta(1 + s, 1 + f) distribution, where a day counts half as
-much HALF_LIFE_DAYS later. The score is its mean. Nodes are compared by the lower bound, below which the truth lies with
-about 5 %: a node that has done little is not known to be good. The bound is Wilson's: in closed form, and one more
-failure never raises it, nor one more success lowers it. (A series for the quantile itself is closer to it, but does
-raise it for small numbers of failures.)
+Finished and failed jobs are the successes s and failures f of a Beta(1 + s, 1 + f) distribution; a day's weight halves
+every HALF_LIFE_DAYS. The score is its mean. Nodes are compared by the lower confidence bound (5 %), so a node with few
+jobs does not rank high. The bound is Wilson's: it has a closed form, and one more failure never raises it, nor one more
+success lowers it. (A series for the quantile is more exact, but a failure can raise it when there are few of them.)
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from dataclasses import dataclass
 
 HALF_LIFE_DAYS = 7.0
 _Z = 1.6449
-"""5 % of a normal distribution lie below minus this."""
+"""5 % of a normal distribution lie below -_Z."""
 
 
 class AttemptResult(enum.StrEnum):
-    """What an attempt says about its node: that it did the job, or by what it failed."""
+    """What an attempt shows about its node: success, or the cause of its failure."""
 
     DONE = "done"
     LINK_LOST = "link_lost"
@@ -35,7 +34,7 @@ class AttemptResult(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DayCount:
-    """How often one result was seen on one day, and when last."""
+    """How often a node had one result on one day, and when last."""
 
     day: dt.date
     result: AttemptResult
@@ -56,7 +55,7 @@ class Reputation:
     lower: float
     jobs: int
     failures: int
-    """Of those jobs, as they were counted: nothing faded."""
+    """Of those jobs; counted without decay."""
     causes: tuple[FailureCause, ...]
     """The most frequent first."""
 
@@ -65,16 +64,16 @@ def reputation_of(counts: Iterable[DayCount], *, today: dt.date) -> Reputation:
     done = failed = 0.0
     jobs = 0
     causes: dict[AttemptResult, FailureCause] = {}
-    for each in counts:
-        jobs += each.count
-        weighed = each.count * weight_of(each.day, today=today)
-        if each.result is AttemptResult.DONE:
-            done += weighed
+    for entry in counts:
+        jobs += entry.count
+        weighted = entry.count * weight_of(entry.day, today=today)
+        if entry.result is AttemptResult.DONE:
+            done += weighted
             continue
-        failed += weighed
-        before = causes.get(each.result, FailureCause(each.result, 0, 0.0))
-        last_unix_s = max(before.last_unix_s, each.last_unix_s)
-        causes[each.result] = FailureCause(each.result, before.count + each.count, last_unix_s)
+        failed += weighted
+        cause = causes.get(entry.result, FailureCause(entry.result, 0, 0.0))
+        last_unix_s = max(cause.last_unix_s, entry.last_unix_s)
+        causes[entry.result] = FailureCause(entry.result, cause.count + entry.count, last_unix_s)
     ordered = sorted(causes.values(), key=lambda cause: (-cause.count, cause.result.value))
     return Reputation(
         score=(1.0 + done) / (2.0 + done + failed),
@@ -86,7 +85,7 @@ def reputation_of(counts: Iterable[DayCount], *, today: dt.date) -> Reputation:
 
 
 def weight_of(day: dt.date, *, today: dt.date) -> float:
-    """A day that has not come yet, by another gateway's clock, counts as today."""
+    """A day in the future, by the clock of another gateway, counts as today."""
     return float(0.5 ** (max(0, (today - day).days) / HALF_LIFE_DAYS))
 
 

@@ -20,7 +20,7 @@ from tests.integration.databases import fresh_database
 @pytest.fixture(scope="session")
 def anvil_binary() -> Path:
     try:
-        return asyncio.run(find_anvil(tell=print))
+        return asyncio.run(find_anvil(notify=print))
     except StartupError as error:
         pytest.skip(f"NO CHAIN TO TEST AGAINST: {error.message}")
 
@@ -34,8 +34,11 @@ async def dsn(server: EmbeddedPostgres) -> AsyncIterator[str]:
 @pytest.fixture
 async def anvil(tmp_path: Path, anvil_binary: Path) -> AsyncIterator[Anvil]:
     chain = Anvil(tmp_path / "chain", binary=anvil_binary, port=free_port(), log_path=tmp_path / "anvil.log")
-    async with chain:
+    await chain.start()
+    try:
         yield chain
+    finally:
+        await chain.stop()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bench.gateway.judging import GOALS, Goal, Judged, Samples, judge, per_s, why_noisy
+from bench.gateway.judging import GOALS, Goal, GoalResult, Samples, judge, per_s, why_noisy
 from bench.gateway.report import BEGIN_MARK, END_MARK, between_marks, goals_table, readme_table
 from bench.gateway.sample import Sample
 
@@ -22,7 +22,7 @@ def rates(ours: list[float], others: list[float]) -> list[Sample]:
     return found + [sample("nginx", number, per_s=value) for number, value in enumerate(others)]
 
 
-def verdict(samples: list[Sample], goal: Goal = RATE) -> Judged:
+def verdict(samples: list[Sample], goal: Goal = RATE) -> GoalResult:
     return judge(Samples(samples), [goal])[0]
 
 

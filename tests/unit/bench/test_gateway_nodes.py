@@ -8,9 +8,9 @@ from typing import cast
 
 import msgspec
 import pytest
-from bench.gateway.answers import TOKENS, Wish, read_wish
+from bench.gateway.answers import TOKENS, FakeRequest, read_request
 from bench.gateway.fleet import MODEL, SHARED, SHARED_NODES, fleet
-from bench.gateway.nodes import Node, Ticks
+from bench.gateway.nodes import Node, TimerWheel
 from bench.gateway.scenarios import SCENARIOS, body_of
 from bench.gateway.websocket import Wire, frame_of
 
@@ -58,14 +58,14 @@ KEY = SigningKey.generate(rng=seeded(1))
 
 def linked() -> FakeWire:
     wire = FakeWire()
-    Node(KEY, wire, ticks=Ticks())
+    Node(KEY, wire, timers=TimerWheel())
     return wire
 
 
-def ask(wire: Wire, number: int, **wish: object) -> None:
-    body = msgspec.json.encode({"model": MODEL, "messages": [], **wish})
+def ask(wire: Wire, number: int, **request: object) -> None:
+    body = msgspec.json.encode({"model": MODEL, "messages": [], **request})
     meta = JobRequest(
-        "/v1/chat/completions", MODEL, len(body), stream=bool(wish.get("stream")), window_bytes=1 << 18, job="job"
+        "/v1/chat/completions", MODEL, len(body), stream=bool(request.get("stream")), window_bytes=1 << 18, job="job"
     )
     wire.on_message(encode_message(Opcode.OPEN, meta, stream=number) + encode_frame(Opcode.BODY, number, body))
 
@@ -156,7 +156,7 @@ def test_what_is_no_whole_binary_message_ends_the_link() -> None:
         received(b"\x01\x01a", piece=100)
 
 
-def test_a_gateway_that_lets_no_link_in_is_told_so() -> None:
+def test_a_refused_link_is_an_error() -> None:
     wire = Wire(host="gateway", path="/")
     with pytest.raises(ProtocolViolation, match="404"):
         wire.data_received(b"HTTP/1.1 404 Not Found\r\n\r\n")
@@ -183,7 +183,7 @@ def test_a_few_large_nodes_have_the_shared_model_as_well() -> None:
 def test_a_body_asks_for_the_pace_of_its_workload(scenario: object) -> None:
     found = next(one for one in SCENARIOS if one is scenario)
     body = body_of(found)
-    wish: Wish = read_wish(body)
+    request: FakeRequest = read_request(body)
     assert len(body) == found.body_bytes
     assert body.count(b"########") == 1
-    assert (wish.stream, wish.pace_ms) == (found.is_stream, found.pace_ms or 0)
+    assert (request.stream, request.pace_ms) == (found.is_stream, found.pace_ms or 0)

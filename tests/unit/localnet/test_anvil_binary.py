@@ -1,4 +1,4 @@
-"""Where the local chain's program comes from, and what is said when it cannot be had."""
+"""Where the local chain's program comes from, and the errors when there is none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_users_own_program_wins(tmp_path: Path) -> None:
     own = program(tmp_path / "bin" / "anvil")
-    assert await find_anvil(tell=quiet) == own
+    assert await find_anvil(notify=quiet) == own
 
 
 async def test_a_fetched_program_is_not_fetched_again(tmp_path: Path) -> None:
@@ -43,26 +43,26 @@ async def test_a_fetched_program_is_not_fetched_again(tmp_path: Path) -> None:
     binary = tmp_path / "cache" / "sparewatt" / f"anvil-{VERSION}" / "node_modules" / package / "bin" / "anvil"
     binary.parent.mkdir(parents=True)
     program(binary)
-    assert await find_anvil(tell=pytest.fail) == binary
+    assert await find_anvil(notify=pytest.fail) == binary
 
 
-async def test_a_machine_without_a_pinned_package_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_pinned_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "plan9")
     with pytest.raises(StartupError, match="CHAIN_URL"):
-        await find_anvil(tell=quiet)
+        await find_anvil(notify=quiet)
 
 
 async def test_an_npm_that_fails_is_quoted_and_leaves_nothing(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "npm", "#!/bin/sh\necho 'EINTEGRITY the hash differs' >&2; exit 1\n")
     with pytest.raises(StartupError, match="EINTEGRITY"):
-        await find_anvil(tell=quiet)
+        await find_anvil(notify=quiet)
     assert list((tmp_path / "cache" / "sparewatt").iterdir()) == []
 
 
 async def test_a_package_without_the_program_is_refused(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "npm")
     with pytest.raises(StartupError, match="holds no anvil"):
-        await find_anvil(tell=quiet)
+        await find_anvil(notify=quiet)
 
 
 def test_without_npm_on_the_path_the_wheels_is_taken(tmp_path: Path) -> None:

@@ -1,15 +1,14 @@
-"""The back-off schedule: doubling, bounded, jittered, and forgiving after health."""
+"""The back-off schedule: doubling, bounded, jittered, reset after a healthy run; and restarts by it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-import pytest
-
-from sparewatt.core.clock import SystemClock, Timer
+from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
-from sparewatt.machine.backoff import DELAY_S_MAX, FIRST_DELAY_S, HEALTHY_AFTER_S, Backoff, sleep
+from sparewatt.machine.backoff import DELAY_S_MAX, FIRST_DELAY_S, HEALTHY_AFTER_S, Backoff, restarting
+from sparewatt.testing.clocks import ManualClock
+from tests.waiting import until
 
 
 class FixedRng:
@@ -21,29 +20,6 @@ class FixedRng:
 
     def randbytes(self, n: int, /) -> bytes:
         return bytes(n)
-
-
-class RingingClock(SystemClock):
-    """Rings at once and remembers for when it was set."""
-
-    def __init__(self) -> None:
-        self.delays_s: list[float] = []
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        self.delays_s.append(delay_s)
-        return super().call_later(0, callback)
-
-
-class StoppedClock(SystemClock):
-    """Never rings."""
-
-    def __init__(self) -> None:
-        self.timers: list[asyncio.TimerHandle] = []
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        timer = asyncio.get_running_loop().call_later(3600, callback)
-        self.timers.append(timer)
-        return timer
 
 
 def test_delays_double_from_half_a_second_to_thirty() -> None:
@@ -62,29 +38,49 @@ def test_jitter_differs_between_children() -> None:
     assert first.next_delay_s(uptime_s=0) != second.next_delay_s(uptime_s=0)
 
 
-def test_health_for_long_enough_starts_the_schedule_anew() -> None:
+def test_a_long_healthy_run_resets_the_schedule() -> None:
     backoff = Backoff(FixedRng(1.0))
     for _ in range(8):
         backoff.next_delay_s(uptime_s=0)
     assert backoff.next_delay_s(uptime_s=HEALTHY_AFTER_S) == FIRST_DELAY_S
 
 
-def test_health_for_too_short_does_not() -> None:
+def test_a_short_healthy_run_does_not_reset_the_schedule() -> None:
     backoff = Backoff(FixedRng(1.0))
     for _ in range(8):
         backoff.next_delay_s(uptime_s=0)
     assert backoff.next_delay_s(uptime_s=HEALTHY_AFTER_S - 0.001) == DELAY_S_MAX
 
 
-async def test_a_pause_lasts_until_its_clock_rings() -> None:
-    clock = RingingClock()
-    await sleep(7.5, clock=clock)
-    assert clock.delays_s == [7.5]
+class FlakyService:
+    """Ends at once with status 7; its second start fails."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    async def start(self) -> None:
+        self.starts += 1
+        if self.starts == 2:
+            raise StartupError("no disk")
+
+    async def wait(self) -> int:
+        return 7
 
 
-async def test_a_cancelled_pause_takes_its_alarm_back() -> None:
-    clock = StoppedClock()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await sleep(7.5, clock=clock)
-    assert [timer.cancelled() for timer in clock.timers] == [True]
+async def test_a_service_that_ends_is_restarted_after_the_back_off_until_the_block_ends() -> None:
+    service, clock, lines = FlakyService(), ManualClock(), list[str]()
+    async with restarting(service, name="It", clock=clock, rng=FixedRng(1.0), notify=lines.append):
+        for delay_s in (0.5, 1.0, 2.0):
+            await until(lambda: clock.pending == 1)
+            clock.advance(delay_s - 0.01)
+            await asyncio.sleep(0)
+            assert clock.pending == 1
+            clock.advance(0.01)
+            await until(lambda: clock.pending == 1)
+    assert service.starts == 3
+    assert clock.pending == 0
+    assert lines[:3] == [
+        "It ended with status 7; starting it again in 0.5 s.",
+        "It ended with status 7; starting it again in 1.0 s.",
+        "no disk",
+    ]

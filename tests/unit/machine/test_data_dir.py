@@ -61,7 +61,7 @@ def test_the_lock_holds_our_pid_and_is_private(tmp_path: Path) -> None:
         assert mode_of(data.path / LOCK_NAME) == 0o600
 
 
-def test_a_second_holder_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_and_the_error_names_the_holder(tmp_path: Path) -> None:
     with DataDir(tmp_path / "d"), pytest.raises(StartupError, match=f"process {os.getpid()}.*Stop that process"):
         DataDir(tmp_path / "d")
 

@@ -1,4 +1,4 @@
-"""What a stream pays, to the last unit."""
+"""What a payment stream pays, to the last unit."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_no_more_than_the_deposit_or_the_agreed_time_is_paid() -> None:
     assert due_uusd(short, at=10**6) == 10
 
 
-def test_a_stream_that_stands_still_pays_nothing() -> None:
+def test_a_stream_with_rate_zero_pays_nothing() -> None:
     assert due_uusd(PaymentStream(deposit_uusd=5), at=10**6) == 0
     assert runway_s(PaymentStream(deposit_uusd=5), at=10**6) == 0
 
 
-def test_what_was_paid_beyond_is_not_taken_back() -> None:
+def test_an_overpayment_is_not_reclaimed() -> None:
     settled = settle(RUNNING, at=1000, fee_bps=500).stream
     assert due_uusd(settled, at=500) == 0
 

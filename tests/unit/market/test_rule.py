@@ -90,9 +90,9 @@ def bid(price: int, provider: str = address(1)) -> Bid:
     return Bid(ORDER, 0, provider, price, bytes(32), price.to_bytes(32, "big"))
 
 
-def leaf(number: int, price: int, *, policy: OrderTerms = ANY, **changes: Any) -> BidLeaf:
+def leaf(number: int, price: int, *, terms: OrderTerms = ANY, **changes: Any) -> BidLeaf:
     profile = dataclasses.replace(GOOD, provider=address(number), **changes)
-    return leaf_of(policy, bid(price, address(number)), profile)
+    return leaf_of(terms, bid(price, address(number)), profile)
 
 
 WORSE: list[tuple[BidStatus, dict[str, Any]]] = [
@@ -121,7 +121,7 @@ def test_each_shortfall_has_its_code_and_no_demand_none(status: BidStatus, chang
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(WORSE, 2)))
-def test_of_two_shortfalls_the_first_is_told(first: Any, second: Any) -> None:
+def test_of_two_shortfalls_the_first_is_reported(first: Any, second: Any) -> None:
     profile = dataclasses.replace(GOOD, **first[1], **second[1])
     assert status_of(PICKY, profile, price_uusd=1) is first[0]
 
@@ -135,8 +135,8 @@ def test_price_comes_first_and_names_come_last() -> None:
 
 
 def test_a_score_is_price_and_distance_over_reliability() -> None:
-    policy = dataclasses.replace(ANY, latency_value=100, rtt_row=bytes([0, 0, 0, 25, *[0] * 28]))
-    found = leaf_of(policy, bid(1_000_000), GOOD)
+    terms = dataclasses.replace(ANY, latency_value=100, rtt_row=bytes([0, 0, 0, 25, *[0] * 28]))
+    found = leaf_of(terms, bid(1_000_000), GOOD)
     assert found.rtt_ms == 50
     assert found.score == (1_000_000 + 100 * 50) * PPM // 720_000
 
@@ -146,7 +146,7 @@ def test_a_rejected_leaf_has_no_score() -> None:
     assert leaf(1, 4_000_000).status == BidStatus.OVER_MAX_PRICE
 
 
-def test_the_least_reliable_divides_by_one() -> None:
+def test_a_score_never_divides_by_zero() -> None:
     assert success_ppm(leaf(1, 5, uptime_ppm=0)) == 1
     assert success_ppm(leaf(1, 5, uptime_ppm=PPM, reputation_ppm=PPM)) == PPM
 
@@ -162,14 +162,14 @@ def test_numbers_out_of_range_make_no_leaf(changes: dict[str, Any], price: int) 
         leaf_of(dataclasses.replace(ANY, latency_value=1 << 20), bid(1), GOOD)
 
 
-def test_a_profile_of_somebody_else_makes_no_leaf() -> None:
+def test_a_profile_of_another_provider_makes_no_leaf() -> None:
     with pytest.raises(InvalidField, match="another"):
         leaf_of(ANY, bid(1, address(2)), GOOD)
 
 
 def test_the_largest_score_fits_its_field() -> None:
-    policy = dataclasses.replace(ANY, latency_value=(1 << 20) - 1, rtt_row=b"\xff" * 32, max_price_uusd=PRICE_UUSD_END)
-    found = leaf(1, PRICE_UUSD_END - 1, policy=policy, uptime_ppm=0)
+    terms = dataclasses.replace(ANY, latency_value=(1 << 20) - 1, rtt_row=b"\xff" * 32, max_price_uusd=PRICE_UUSD_END)
+    found = leaf(1, PRICE_UUSD_END - 1, terms=terms, uptime_ppm=0)
     assert 0 < found.score < 1 << 61
 
 
@@ -224,11 +224,11 @@ def test_a_provider_bids_once() -> None:
 def test_the_second_score_pays_the_winner_at_least_its_price_and_at_most_the_runner_ups_score(
     prices: list[int],
 ) -> None:
-    policy = dataclasses.replace(ANY, payment_rule=1)
+    terms = dataclasses.replace(ANY, payment_rule=1)
     book = books(prices)
-    first, second, third = awards_of(policy, book)
+    first, second, third = awards_of(terms, book)
     won = book.leaves[book.ranking[0]]
-    assert won.price_uusd <= first.price_uusd <= policy.max_price_uusd
+    assert won.price_uusd <= first.price_uusd <= terms.max_price_uusd
     if len(prices) == 1:
         assert first.price_uusd == won.price_uusd
         assert second.provider == third.provider == NO_PROVIDER
@@ -239,12 +239,12 @@ def test_the_second_score_pays_the_winner_at_least_its_price_and_at_most_the_run
     assert awards_of(ANY, book)[0].price_uusd == won.price_uusd
 
 
-def test_a_product_beyond_64_bits_is_paid_rightly() -> None:
-    policy = dataclasses.replace(ANY, payment_rule=1, max_price_uusd=PRICE_UUSD_END - 1)
-    cheap = leaf(1, 1, policy=policy, uptime_ppm=PPM, reputation_ppm=PPM)
-    dear = leaf(2, PRICE_UUSD_END - 1, policy=policy, uptime_ppm=0)
+def test_a_product_beyond_64_bits_is_paid_correctly() -> None:
+    terms = dataclasses.replace(ANY, payment_rule=1, max_price_uusd=PRICE_UUSD_END - 1)
+    cheap = leaf(1, 1, terms=terms, uptime_ppm=PPM, reputation_ppm=PPM)
+    dear = leaf(2, PRICE_UUSD_END - 1, terms=terms, uptime_ppm=0)
     assert (dear.score - cheap.score) * success_ppm(cheap) > 1 << 63
-    assert awards_of(policy, book_of(ORDER, [cheap, dear]))[0].price_uusd == PRICE_UUSD_END - 1
+    assert awards_of(terms, book_of(ORDER, [cheap, dear]))[0].price_uusd == PRICE_UUSD_END - 1
 
 
 def test_a_task_names_what_was_decided() -> None:
@@ -260,7 +260,7 @@ def test_a_task_names_what_was_decided() -> None:
     )
 
 
-def test_a_snapshot_stands_in_the_order_of_addresses() -> None:
+def test_a_snapshot_is_sorted_by_address() -> None:
     profiles = [dataclasses.replace(GOOD, provider=address(n)) for n in (3, 1, 2)]
     ordered, tree = snapshot_tree(profiles)
     assert [profile.provider for profile in ordered] == [address(1), address(2), address(3)]

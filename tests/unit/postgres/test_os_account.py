@@ -21,7 +21,7 @@ async def test_a_normal_user_needs_no_change(tmp_path: Path, monkeypatch: pytest
     assert account.wrap(("postgres",), death_signal=signal.SIGINT) == ("postgres",)
 
 
-async def test_root_that_cannot_become_anybody_is_told_what_to_do(
+async def test_if_root_cannot_change_its_account_the_error_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -80,7 +80,7 @@ def write_pid_file(data: Path, pid: int, status: str = "ready   ") -> Path:
     return path
 
 
-def test_a_pid_file_tells_who_serves_and_whether_it_is_ready(tmp_path: Path) -> None:
+def test_a_pid_file_has_the_pid_and_whether_the_server_is_ready(tmp_path: Path) -> None:
     write_pid_file(tmp_path, 7)
     assert read_pid_file(tmp_path) == PidFile(pid=7, is_ready=True)
     write_pid_file(tmp_path, 7, status="starting")
@@ -113,7 +113,7 @@ def test_the_pid_file_is_dropped_when_its_pid_is_a_corpse(tmp_path: Path) -> Non
     assert not path.exists()
 
 
-def test_the_pid_file_is_kept_when_a_process_lives_in_the_data_directory(tmp_path: Path) -> None:
+def test_the_pid_file_stays_if_its_process_runs_in_the_data_directory(tmp_path: Path) -> None:
     with subprocess.Popen(["cat"], cwd=tmp_path, stdin=subprocess.PIPE) as process:
         path = write_pid_file(tmp_path, process.pid)
         remove_stale_pid_file(tmp_path)

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sparewatt.sim.fleet.machine import MachineCallbacks, SimJob, SimMachine
+from sparewatt.sim.fleet.machine import MachineCallbacks, SimMachine
 from sparewatt.sim.scenario import GB, SimGpu, SimModel, Site
+from sparewatt.sim.traffic import SimJob
 
 SMALL = SimModel(0, "small", 8 * GB, 4e9, 1e5, 0.5)
 LARGE = SimModel(1, "large", 10 * GB, 5e9, 1e5, 0.3)
@@ -13,8 +14,8 @@ THIRD = SimModel(2, "third", 9 * GB, 4e9, 1e5, 0.2)
 GPU = SimGpu("test", 24.0, 100.0, 1000.0, 0.3, 1.0, at_home=True)
 
 
-class Heard:
-    """What a machine told the world."""
+class RecordedEvents:
+    """Collects a machine's callbacks."""
 
     def __init__(self) -> None:
         self.first: list[tuple[int, float]] = []
@@ -54,24 +55,24 @@ def make_job(
 
 
 def run_out(machine: SimMachine, *, events: int = 1000) -> None:
-    """Let the machine finish all it has."""
+    """Let the machine finish all its jobs."""
     for _ in range(events):
         due_s = machine.next_event_s()
         if due_s == float("inf"):
             return
         machine.wake(due_s)
-    raise AssertionError("the machine never comes to rest")
+    raise AssertionError("the machine never becomes idle")
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def events() -> RecordedEvents:
+    return RecordedEvents()
 
 
 @pytest.fixture
-def make_machine(heard: Heard) -> Callable[..., SimMachine]:
+def make_machine(events: RecordedEvents) -> Callable[..., SimMachine]:
     def make(*, warm: tuple[int, ...] = (0,), gpu: SimGpu = GPU, gateways: int = 1, slots: int = 256) -> SimMachine:
         site = make_site(warm=warm, gpu=gpu, slots=slots)
-        return SimMachine(site, (SMALL, LARGE, THIRD), heard.callbacks(), gateways=gateways)
+        return SimMachine(site, (SMALL, LARGE, THIRD), events.callbacks(), gateways=gateways)
 
     return make

@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.limits import LINK_JOBS_MAX
-from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.schedulers.baselines import COSTS, Baseline
 from sparewatt.sim.study import StudyCase, StudyConfig, make_case
+from sparewatt.sim.traffic import SimJob
 
 LARGEST, MIDDLE = "70b-fp8", "70b-int4"
 
 
 def make() -> StudyCase:
-    """Of two hundred cards two could hold the largest model, and neither does; two hold the one below."""
+    """Of two hundred cards the largest model fits two, and neither has it warm; two have the next smaller one."""
     return make_case(StudyConfig(nodes=200, rate=3.0, duration_s=5.0), None, seed=1)
 
 
@@ -30,31 +30,31 @@ def baseline(case: StudyCase, name: str) -> Baseline:
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_a_model_that_is_nowhere_is_loaded_once_however_many_want_it(name: str) -> None:
+def test_a_cold_model_is_loaded_on_one_node_however_many_jobs_need_it(name: str) -> None:
     case = make()
     assert not holders(case, LARGEST)
-    chooser = baseline(case, name)
-    assert len({chooser.choose(job_for(case, LARGEST, number), 1.0) for number in range(50)}) == 1
+    scheduler = baseline(case, name)
+    assert len({scheduler.choose(job_for(case, LARGEST, number), 1.0) for number in range(50)}) == 1
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_full_nodes_that_hold_the_model_go_before_empty_ones_that_do_not(name: str) -> None:
+def test_full_nodes_with_the_model_warm_precede_idle_ones_without_it(name: str) -> None:
     case = make()
     warm = holders(case, MIDDLE)
     assert warm
-    chooser = baseline(case, name)
-    chosen = [chooser.choose(job_for(case, MIDDLE, number), 1.0) for number in range(len(warm) * LINK_JOBS_MAX + 10)]
+    scheduler = baseline(case, name)
+    chosen = [scheduler.choose(job_for(case, MIDDLE, number), 1.0) for number in range(len(warm) * LINK_JOBS_MAX + 10)]
     assert set(chosen) == warm
 
 
 @pytest.mark.parametrize("name", COSTS)
-def test_a_job_that_failed_everywhere_it_could_goes_there_again(name: str) -> None:
+def test_a_job_that_failed_on_every_warm_node_is_sent_to_one_of_them_again(name: str) -> None:
     case = make()
     warm = holders(case, MIDDLE)
-    chooser = baseline(case, name)
+    scheduler = baseline(case, name)
     job = job_for(case, MIDDLE)
     job.tried = warm - {min(warm)}
-    assert chooser.choose(job, 1.0) == min(warm)
+    assert scheduler.choose(job, 1.0) == min(warm)
     again = job_for(case, MIDDLE, number=1)
     again.tried = set(warm)
-    assert chooser.choose(again, 1.0) in warm
+    assert scheduler.choose(again, 1.0) in warm

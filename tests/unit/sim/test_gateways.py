@@ -5,43 +5,43 @@ import pytest
 from sparewatt.core.limits import LINK_JOBS_MAX, LOAD_REPORT_INTERVAL_S, WAITING_S_MAX
 from sparewatt.core.refusal import would_refuse
 from sparewatt.inference.matcher.formula import BALANCED
-from sparewatt.sim.fleet.machine import SimJob
 from sparewatt.sim.scenario import FaultRates
 from sparewatt.sim.schedulers.gateways import SimGateways
 from sparewatt.sim.study import StudyCase, StudyConfig, make_case, make_scheduler, nearest_gateways
+from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import World
 
 
-def ring_all(world: World, *, until_s: float) -> None:
-    """Let the world's time pass, without jobs of its own."""
+def run_clock(world: World, *, until_s: float) -> None:
+    """Let virtual time pass without jobs."""
     world.open_jobs = 1
     world.run_until(until_s=until_s)
 
 
 class Forbidden:
-    """Stands for the truth while a gateway decides."""
+    """Replaces the true state while a gateway decides."""
 
     def __getattr__(self, name: str) -> object:
-        raise AssertionError(f"a gateway looked at the truth: {name}")
+        raise AssertionError(f"a gateway read the true state: {name}")
 
     def __getitem__(self, key: object) -> object:
-        raise AssertionError("a gateway looked at the truth")
+        raise AssertionError("a gateway read the true state")
 
 
 def make(*, gateways: int = 1, faults: FaultRates | None = None) -> StudyCase:
-    question = StudyConfig(nodes=20, rate=3.0, duration_s=5.0, gateways=gateways, faults=faults or FaultRates())
-    return make_case(question, None, seed=3)
+    config = StudyConfig(nodes=20, rate=3.0, duration_s=5.0, gateways=gateways, faults=faults or FaultRates())
+    return make_case(config, None, seed=3)
 
 
 @pytest.mark.parametrize("name", ["balanced", "neuralgrid", "neuralgrid-kind", "least-loaded", "p2c"])
-def test_truth_is_out_of_reach_when_a_gateway_chooses(name: str) -> None:
+def test_a_gateway_chooses_without_the_true_state(name: str) -> None:
     case = make()
     world = case.world()
-    chooser = make_scheduler(name, world, heartbeat_s=5.0, seed=1)
-    assert isinstance(chooser, SimGateways)
-    chooser._world = Forbidden()  # type: ignore[assignment]
-    chooser._reporter = Forbidden()  # type: ignore[assignment]
-    assert chooser.choose(case.jobs()[0], 1.0) is not None
+    scheduler = make_scheduler(name, world, heartbeat_s=5.0, seed=1)
+    assert isinstance(scheduler, SimGateways)
+    scheduler._world = Forbidden()  # type: ignore[assignment]
+    scheduler._reporter = Forbidden()  # type: ignore[assignment]
+    assert scheduler.choose(case.jobs()[0], 1.0) is not None
 
 
 def test_the_choice_does_not_depend_on_the_answers_true_length() -> None:
@@ -122,7 +122,7 @@ def test_a_node_refuses_beyond_one_and_a_half_times_the_promise_and_slack(
     assert would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s) is refuses
 
 
-def test_a_job_waits_in_the_products_line_until_a_place_comes_free() -> None:
+def test_a_job_waits_in_admission_until_a_slot_is_free() -> None:
     case = make()
     world = case.world()
     gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
@@ -137,12 +137,12 @@ def test_a_job_waits_in_the_products_line_until_a_place_comes_free() -> None:
     row = next(row for row in gateways.tables[0] if job.model.name in row.models)
     row.own_jobs = 0
     room.update(row)
-    assert started == []  # it moves in a turn of its own
-    ring_all(world, until_s=1.0)
+    assert started == []  # it starts in a later event
+    run_clock(world, until_s=1.0)
     assert (started, refused) == ([job.number], [])
 
 
-def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None:
+def test_a_job_for_which_no_slot_becomes_free_is_refused_with_a_retry_delay() -> None:
     case = make()
     world = case.world()
     gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
@@ -152,14 +152,14 @@ def test_a_job_for_which_no_place_comes_free_is_told_when_to_come_back() -> None
         gateways.tables[0].capacity.update(row)
     refused = list[float]()
     gateways.admit(case.jobs()[0], start=lambda _: None, refuse=lambda _, after_s: refused.append(after_s))
-    ring_all(world, until_s=WAITING_S_MAX - 1)
+    run_clock(world, until_s=WAITING_S_MAX - 1)
     assert refused == []
-    ring_all(world, until_s=WAITING_S_MAX + 1)
+    run_clock(world, until_s=WAITING_S_MAX + 1)
     assert [after_s > 0 for after_s in refused] == [True]
 
 
 @pytest.mark.parametrize("sender", [0, 1])
-def test_a_gateway_hears_of_other_gateways_jobs_before_the_next_heartbeat_and_not_of_its_own(sender: int) -> None:
+def test_other_gateways_jobs_are_reported_before_the_next_heartbeat_and_own_ones_are_not(sender: int) -> None:
     case = make(gateways=2)
     world = case.world()
     gateways = SimGateways(world, BALANCED, heartbeat_s=500.0, seed=1)
@@ -169,6 +169,6 @@ def test_a_gateway_hears_of_other_gateways_jobs_before_the_next_heartbeat_and_no
     site = next(m.site.number for m in world.machines if job.model.number in m.site.warm)
     world.machines[site].accept(job, 0.0)
     gateways.on_machine_change(site, 0.0)
-    ring_all(world, until_s=2 * LOAD_REPORT_INTERVAL_S)
+    run_clock(world, until_s=2 * LOAD_REPORT_INTERVAL_S)
     rows = [table.get(gateways._ids[site]) for table in gateways.tables]
     assert [row.load.foreign for row in rows if row is not None] == [int(sender != 0), int(sender != 1)]

@@ -4,9 +4,8 @@ from collections import Counter
 
 import pytest
 
-from sparewatt.sim.price_table import price_table
 from sparewatt.sim.results.summary import measure
-from sparewatt.sim.scenario import CONTEXT_GB, GB, make_scenario, read_fleet
+from sparewatt.sim.scenario import CONTEXT_GB, GB, make_scenario, price_table, read_fleet
 from sparewatt.sim.study import StudyConfig, make_case
 
 
@@ -18,7 +17,7 @@ def test_a_fleet_has_each_card_by_its_share(nodes: int, seed: int) -> None:
         assert abs(found[gpu.name] - gpu.share * nodes) < 1
 
 
-def test_seeds_put_cards_elsewhere() -> None:
+def test_seeds_change_the_order_of_cards() -> None:
     one, other = ([site.gpu.name for site in make_scenario(100, seed=seed).sites] for seed in (1, 2))
     assert one != other
 
@@ -31,8 +30,7 @@ def test_warm_models_leave_room_for_contexts() -> None:
         assert all(site.fits(scenario.models[number]) for number in site.warm)
 
 
-def test_a_token_read_costs_what_reading_it_takes() -> None:
-    """Of a node's hour, reading for an hour earns as much as writing for one."""
+def test_an_hour_of_prefill_earns_as_much_as_an_hour_of_decoding() -> None:
     scenario = make_scenario(20, seed=1)
     prices = price_table(scenario)
     site, model = scenario.sites[3], scenario.models[0]
@@ -41,12 +39,12 @@ def test_a_token_read_costs_what_reading_it_takes() -> None:
     assert (prices.prompt < prices.completion).all()
 
 
-def test_the_way_from_the_user_counts() -> None:
+def test_latency_includes_the_users_round_trip() -> None:
     case = make_case(StudyConfig(nodes=20, rate=3.0, duration_s=5.0), None, seed=1)
     jobs = case.jobs()
     assert {job.user_rtt_s for job in jobs} <= set(case.scenario.rtt_s[case.regions[0]])
     job = max(jobs, key=lambda job: job.user_rtt_s)
     job.first_token_s, job.finished_s, job.site = job.arrived_s + 1.0, job.arrived_s + 2.0, 0
-    outcome = measure([job])
-    assert outcome.ttft_s[0] == pytest.approx(1.0 + job.user_rtt_s)
-    assert outcome.e2e_s[0] == pytest.approx(2.0 + job.user_rtt_s)
+    measured = measure([job])
+    assert measured.ttft_s[0] == pytest.approx(1.0 + job.user_rtt_s)
+    assert measured.e2e_s[0] == pytest.approx(2.0 + job.user_rtt_s)

@@ -9,10 +9,10 @@ import pytest
 from sparewatt.sim.results.plot import draw
 from sparewatt.sim.results.spot_comparison import all_models, network_row, spot_rows
 from sparewatt.sim.results.summary import gini, mean_of, measure, summarise
-from sparewatt.sim.study import StudyConfig, StudyResult, make_case, run_policy, study
+from sparewatt.sim.study import StudyConfig, StudyResult, make_case, run_scheduler, study
 from tests.unit.sim.conftest import make_job
 
-QUESTION = StudyConfig(nodes=20, rate=2.0, duration_s=10.0, seeds=2, rankings=("balanced", "least-loaded"))
+CONFIG = StudyConfig(nodes=20, rate=2.0, duration_s=10.0, seeds=2, schedulers=("balanced", "least-loaded"))
 KEYS = [
     "ttft_p50", "ttft_p99", "e2e_mean", "e2e_p50", "e2e_p99", "slo", "failed", "usd_per_mtok", "warm_hit", "gini",
     "gap_to_oracle",
@@ -20,12 +20,12 @@ KEYS = [
 
 
 @pytest.fixture(scope="module")
-def answer() -> StudyResult:
-    return study(QUESTION)
+def result() -> StudyResult:
+    return study(CONFIG)
 
 
 def test_a_job_without_an_end_counts_as_a_time_out() -> None:
-    case = make_case(QUESTION, None, seed=1)
+    case = make_case(CONFIG, None, seed=1)
     done, never = make_job(1, model=case.scenario.models[0]), make_job(2, model=case.scenario.models[0])
     done.site, done.first_token_s, done.finished_s = 0, 1.0, 2.0
     numbers = summarise(measure([done, never]), [done, never], case.scenario)
@@ -40,34 +40,34 @@ def test_gini_is_zero_for_equals_and_near_one_for_a_winner() -> None:
     assert gini(np.zeros(5)) == 0.0
 
 
-def test_the_answer_has_the_documented_shape(answer: StudyResult) -> None:
-    found = answer.as_dict()
+def test_the_result_has_the_documented_shape(result: StudyResult) -> None:
+    found = result.as_dict()
     assert list(found) == ["policies", "oracle", "bound"]
     policies, oracle, bound = found["policies"], found["oracle"], found["bound"]
     assert isinstance(policies, dict)
-    assert list(policies) == list(QUESTION.rankings)
+    assert list(policies) == list(CONFIG.schedulers)
     for numbers in (*policies.values(), oracle, bound):
         assert list(numbers) == KEYS
     assert oracle["gap_to_oracle"] == 0.0  # type: ignore[index]
 
 
-def test_numbers_are_means_over_seeds(answer: StudyResult) -> None:
-    runs = answer.rankings["balanced"]
+def test_numbers_are_means_over_seeds(result: StudyResult) -> None:
+    runs = result.schedulers["balanced"]
     assert len(runs) == 2
     assert mean_of(runs).e2e_mean == pytest.approx((runs[0].e2e_mean + runs[1].e2e_mean) / 2)
 
 
-def test_the_picture_shows_every_policy_and_both_yardsticks(answer: StudyResult) -> None:
-    picture = draw(answer)
-    ET.fromstring(picture)  # noqa: S314 (our own picture)
+def test_the_plot_shows_every_scheduler_the_oracle_and_the_bound(result: StudyResult) -> None:
+    plot = draw(result)
+    ET.fromstring(plot)  # noqa: S314 (our own plot)
     for words in ("balanced", "least-loaded", "oracle", "bound"):
-        assert words in picture
+        assert words in plot
 
 
 def test_renting_whole_cards_is_never_cheaper_than_full_ones() -> None:
-    case = make_case(replace(QUESTION, nodes=60), None, seed=1)
-    run = run_policy(case, "balanced")
-    rows = spot_rows(run.jobs, duration_s=QUESTION.duration_s)
+    case = make_case(replace(CONFIG, nodes=60), None, seed=1)
+    run = run_scheduler(case, "balanced")
+    rows = spot_rows(run.jobs, duration_s=CONFIG.duration_s)
     assert all(0 < row.full_usd <= row.whole_usd for row in rows)
     full, whole = all_models(rows)
     assert 0 < full <= whole

@@ -7,13 +7,22 @@ import pytest
 
 from sparewatt.core.limits import REFUSALS_MAX
 from sparewatt.sim.scenario import FaultRates
-from sparewatt.sim.study import NAMES, StudyCase, StudyConfig, StudyRun, make_case, run_oracle, run_policy, study
+from sparewatt.sim.study import (
+    SCHEDULERS,
+    StudyCase,
+    StudyConfig,
+    StudyRun,
+    make_case,
+    run_oracle,
+    run_scheduler,
+    study,
+)
 
 SMALL = StudyConfig(nodes=24, rate=2.0, duration_s=10.0, seeds=1)
 
 
-def make(question: StudyConfig = SMALL, **changes: object) -> StudyCase:
-    return make_case(replace(question, **changes), None, seed=1)  # type: ignore[arg-type]
+def make(config: StudyConfig = SMALL, **changes: object) -> StudyCase:
+    return make_case(replace(config, **changes), None, seed=1)  # type: ignore[arg-type]
 
 
 def digest(run: StudyRun) -> str:
@@ -21,10 +30,10 @@ def digest(run: StudyRun) -> str:
     return hashlib.sha256(repr(rows).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCHEDULERS)
 def test_every_accepted_job_leaves_its_machine_exactly_once(name: str) -> None:
     case = make(rate=5.0, faults=FaultRates(flaky=0.3, mtbf_s=120.0))
-    run = run_policy(case, name)
+    run = run_scheduler(case, name)
     seen = run.world.outcomes
     there = sum(machine.jobs for machine in run.world.machines)
     assert seen["failed"] + seen["lost"] > 0
@@ -33,7 +42,7 @@ def test_every_accepted_job_leaves_its_machine_exactly_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["balanced", "p2c"])
 def test_the_same_seed_gives_the_same_run(name: str) -> None:
-    one, other = (digest(run_policy(make(nodes=8, gateways=2, rate=0.5), name)) for _ in range(2))
+    one, other = (digest(run_scheduler(make(nodes=8, gateways=2, rate=0.5), name)) for _ in range(2))
     assert one == other
 
 
@@ -45,8 +54,8 @@ def test_the_oracle_is_the_same_twice_and_another_seed_is_not() -> None:
 
 def test_no_job_ends_before_it_could_and_none_is_dropped() -> None:
     case = make()
-    run = run_policy(case, "balanced")
-    assert len(run.outcome.e2e_s) == len([job for job in case.jobs() if job.arrived_s >= 60.0])
+    run = run_scheduler(case, "balanced")
+    assert len(run.measurements.e2e_s) == len([job for job in case.jobs() if job.arrived_s >= 60.0])
     for job in run.jobs:
         assert job.first_token_s is not None
         assert job.finished_s is not None
@@ -54,40 +63,40 @@ def test_no_job_ends_before_it_could_and_none_is_dropped() -> None:
 
 
 def test_nodes_refuse_late_jobs_and_never_more_often_than_allowed() -> None:
-    run = run_policy(make(nodes=12, rate=10.0, gateways=2, heartbeat_s=10.0, duration_s=2.0), "balanced")
+    run = run_scheduler(make(nodes=12, rate=10.0, gateways=2, heartbeat_s=10.0, duration_s=2.0), "balanced")
     assert run.world.outcomes["refused"] > 0
     assert max(job.refusals for job in run.jobs) <= REFUSALS_MAX
 
 
-def test_baselines_promise_nothing_and_are_refused_nothing() -> None:
-    run = run_policy(make(nodes=8, rate=7.0, duration_s=2.0), "least-loaded")
+def test_jobs_of_baselines_have_no_promise_and_are_never_refused() -> None:
+    run = run_scheduler(make(nodes=8, rate=7.0, duration_s=2.0), "least-loaded")
     assert run.world.outcomes["refused"] == 0
 
 
-def test_nobody_beats_the_bound() -> None:
-    answer = study(replace(SMALL, rankings=("balanced", "p2c")))
-    bound = answer.bound[0]
-    assert bound.e2e_mean <= answer.oracle[0].e2e_mean
-    assert all(bound.e2e_mean <= runs[0].e2e_mean for runs in answer.rankings.values())
+def test_no_scheduler_beats_the_bound() -> None:
+    result = study(replace(SMALL, schedulers=("balanced", "p2c")))
+    bound = result.bound[0]
+    assert bound.e2e_mean <= result.oracle[0].e2e_mean
+    assert all(bound.e2e_mean <= runs[0].e2e_mean for runs in result.schedulers.values())
 
 
-def test_the_oracle_avoids_garbage_and_others_do_not_know() -> None:
+def test_the_oracle_avoids_garbage_and_others_do_not() -> None:
     faults = FaultRates(garbage=0.3)
-    assert run_oracle(make(faults=faults)).numbers.garbage == 0.0
-    assert run_policy(make(faults=faults), "balanced").numbers.garbage > 0.0
+    assert run_oracle(make(faults=faults)).summary.garbage == 0.0
+    assert run_scheduler(make(faults=faults), "balanced").summary.garbage > 0.0
 
 
-def test_answers_that_are_none_fail_the_attempt_and_their_nodes_are_avoided() -> None:
-    run = run_policy(make(faults=FaultRates(garbage=0.5), duration_s=30.0), "balanced")
-    babbling = {site.number for site in run.world.scenario.sites if site.is_malformed}
-    assert babbling
-    assert run.world.outcomes["failed"] >= len(babbling) / 2
-    assert not any(job.site in babbling for job in run.jobs if job.finished_s is not None)
+def test_malformed_answers_fail_the_attempt_and_their_nodes_are_avoided() -> None:
+    run = run_scheduler(make(faults=FaultRates(garbage=0.5), duration_s=30.0), "balanced")
+    malformed = {site.number for site in run.world.scenario.sites if site.is_malformed}
+    assert malformed
+    assert run.world.outcomes["failed"] >= len(malformed) / 2
+    assert not any(job.site in malformed for job in run.jobs if job.finished_s is not None)
 
 
 def test_nonsense_passes_and_counts_as_no_answer() -> None:
     case = make(faults=FaultRates(garbage=0.5))
-    numbers, honest = run_policy(case, "balanced").numbers, run_policy(make(), "balanced").numbers
+    numbers, honest = run_scheduler(case, "balanced").summary, run_scheduler(make(), "balanced").summary
     assert numbers.garbage > 0.0
     assert numbers.failed >= numbers.garbage
     assert numbers.slo <= 1.0 - numbers.garbage

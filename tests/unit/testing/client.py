@@ -1,4 +1,4 @@
-"""What the tests of the engine share: a small client, and clocks that stand still."""
+"""What the tests of the engine share: a small client, and a clock that never advances."""
 
 from __future__ import annotations
 

@@ -11,10 +11,16 @@ from sparewatt.testing import (
     count_tokens,
     expected_text,
     render_chat,
-    split_continuation,
     tokenize,
 )
-from sparewatt.testing.engine.text import NATURAL_TOKENS_MAX, NATURAL_TOKENS_MIN, VOCABULARY, natural_length
+from sparewatt.testing.engine.text import (
+    NATURAL_TOKENS_MAX,
+    NATURAL_TOKENS_MIN,
+    VOCABULARY,
+    Continuation,
+    continuation,
+    natural_length,
+)
 
 untimed = settings(deadline=None)
 prompts = st.text(max_size=60)
@@ -58,19 +64,19 @@ def test_every_cut_of_one_answer_continues_with_the_rest() -> None:
 def test_a_split_finds_the_template_and_the_number_of_emitted_tokens(content: str, n_tokens: int) -> None:
     prompt = render_chat([{"role": "user", "content": content}])
     emitted = "".join(answer_tokens(prompt, 0, n_tokens))
-    assert split_continuation(prompt + emitted) == (prompt, n_tokens)
+    assert continuation(prompt + emitted) == Continuation(prompt, n_tokens, 0)
 
 
 def test_a_token_that_was_cut_inside_does_not_count_as_emitted() -> None:
     prompt = render_chat([{"role": "user", "content": "x"}])
     tokens = answer_tokens(prompt, 0, 10)
     at = next(i for i, token in enumerate(tokens) if len(token) > 2)
-    assert split_continuation(prompt + "".join(tokens[:at]) + tokens[at][:2]) == (prompt, at)
+    assert continuation(prompt + "".join(tokens[:at]) + tokens[at][:2]) == Continuation(prompt, at, 2)
 
 
-def test_a_prefill_that_is_not_the_engines_own_becomes_part_of_the_question() -> None:
+def test_a_foreign_prefill_becomes_part_of_the_question() -> None:
     prompt = render_chat([{"role": "user", "content": "x"}, {"role": "assistant", "content": "No such words"}])
-    assert split_continuation(prompt) == (prompt, 0)
+    assert continuation(prompt) == Continuation(prompt, 0, 0)
 
 
 @untimed
@@ -136,7 +142,7 @@ def test_a_chat_renders_every_role_and_ends_with_the_marker() -> None:
 
 @untimed
 @given(label=st.from_regex(r"\w{1,40}", fullmatch=True), cut=st.integers(min_value=0))
-def test_a_labelled_chat_says_in_each_token_whose_it_is_and_continues_at_any_cut(label: str, cut: int) -> None:
+def test_every_token_of_a_labelled_chat_has_its_label_and_it_continues_at_any_cut(label: str, cut: int) -> None:
     prompt = render_chat([{"role": "user", "content": f"[label {label}] and a question"}])
     answer = expected_text(prompt, max_tokens=20)
     assert answer == "".join(f" {label}_{i}" for i in range(20))

@@ -1,4 +1,4 @@
-"""Reputation: failures never help, old ones fade, the bound stays below the score, and causes are the node's own."""
+"""Reputation: failures never help, old ones decay, the bound stays below the score, and causes are the node's own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_bounds_hold_and_one_more_failure_costs(counts: list[DayCount], cause: A
     assert after.jobs == sum(each.count for each in counts) + 1
 
 
-def test_who_did_little_is_not_known_to_be_good() -> None:
+def test_a_node_with_few_jobs_has_a_low_bound() -> None:
     def lower(done: int) -> float:
         return reputation_of([DayCount(TODAY, AttemptResult.DONE, done, 0.0)], today=TODAY).lower
 
@@ -54,7 +54,7 @@ def test_who_did_little_is_not_known_to_be_good() -> None:
     assert lower(100) == pytest.approx(0.957, abs=0.001)
 
 
-def test_old_failures_fade_by_half_each_week() -> None:
+def test_old_failures_count_half_each_week() -> None:
     done = DayCount(TODAY, AttemptResult.DONE, 100, 0.0)
 
     def score(ago: int) -> float:
@@ -101,7 +101,7 @@ def test_causes_are_summed_the_most_frequent_first() -> None:
         (Outcome.FAILED, "done: says the node", None, AttemptResult.PROTOCOL),
     ],
 )
-def test_what_an_attempt_says_about_its_node(
+def test_what_an_attempt_shows_about_its_node(
     outcome: Outcome, reason: str | None, error_status: int | None, result: AttemptResult | None
 ) -> None:
     decision = match(a_job(), a_table(1), situation(), ranking=BALANCED, seed=1)

@@ -44,7 +44,7 @@ async def network_database(
     *, database_url: str | None, data: Path | None, may_make: bool = False
 ) -> AsyncIterator[str]:
     """Its connection string. A Postgres of the directory that does not run is run for the moment."""
-    from sparewatt.postgres.supervision import reachable_postgres
+    from sparewatt.postgres.server import reachable_postgres
 
     url = explicit_database_url(database_url, data)
     if url is not None:

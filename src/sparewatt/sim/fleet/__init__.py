@@ -1,1 +1,1 @@
-"""Simulated machines: their physics, their caches, and what they report of themselves."""
+"""Simulated machines: what is true about them, and the node agent on each, which reports a part of it."""

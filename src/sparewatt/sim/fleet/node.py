@@ -1,30 +1,49 @@
-"""The node's side of a job: the product's own count of its work (`node/jobs/ttft_estimator.py`), fed by what the
-machine does.
+"""The node agent of a simulated machine: refuses late jobs by the product's own estimate, and reports load and specs.
 
-A node knows how fast it is: it measured itself. One that lies believes its lie here, too, and so refuses too little.
+The estimate is `node/jobs/ttft_estimator.py`, fed with what the machine does. A node knows its own speed; a liar
+believes its claim and so refuses too few jobs. Reports are made from running sums, without a walk over the jobs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from sparewatt.core.ids import NodeId
+from sparewatt.core.money import NANO_PER_USD
 from sparewatt.node.jobs.ttft_estimator import BackendCapacity, TtftEstimator
-from sparewatt.protocol.link.node_report import ModelReport, Speed
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
 from sparewatt.protocol.link.node_report import ModelState as ReportedState
-from sparewatt.sim.fleet.machine import SimJob, SimMachine
-from sparewatt.sim.price_table import nominal_decode_tps
-from sparewatt.sim.scenario import STEP_PER_JOB_S, SimModel, Site
+from sparewatt.sim.fleet.machine import SimMachine
+from sparewatt.sim.scenario import (
+    STEP_PER_JOB_S,
+    Scenario,
+    SimModel,
+    Site,
+    nominal_decode_tps,
+    nominal_prefill_tps,
+    price_table,
+)
+from sparewatt.sim.traffic import SimJob
+
+COUNT_MAX = 100_000
+NANO_PER_USD_PER_MTOK = 1e6 * NANO_PER_USD
+_NO_LOAD = NodeLoad()
 
 
 class SimNode:
-    __slots__ = ("_machine", "_outlook", "_reports")
+    """Decides which jobs its machine refuses."""
+
+    __slots__ = ("_estimator", "_machine", "_reports")
 
     def __init__(self, machine: SimMachine) -> None:
         self._machine = machine
-        self._outlook = TtftEstimator()
+        self._estimator = TtftEstimator()
         self._reports: dict[tuple[int, ReportedState], ModelReport] = {}
 
     def refuses(self, job: SimJob, now_s: float) -> bool:
         self._refresh_capacity()
-        late_s = self._outlook.late_ttft_s(
+        late_s = self._estimator.late_ttft_s(
             self._report(job.model),
             job.prompt_tokens,
             promised_s=job.promised_ttft_s,
@@ -34,51 +53,159 @@ class SimNode:
         return late_s is not None
 
     def _refresh_capacity(self) -> None:
-        self._outlook.capacity = BackendCapacity(self._machine.site.slots, kv_bytes=int(self._machine.kv_capacity))
+        self._estimator.capacity = BackendCapacity(self._machine.site.slots, kv_bytes=int(self._machine.kv_capacity))
 
     def begin(self, job: SimJob, now_s: float) -> None:
         self._refresh_capacity()
         model, cached_tokens = self._report(job.model), job.believed_tokens
-        self._outlook.begin(job.number, model, job.prompt_tokens, now_s=now_s, cached_tokens=cached_tokens)
+        self._estimator.begin(job.number, model, job.prompt_tokens, now_s=now_s, cached_tokens=cached_tokens)
 
     def first_token(self, job: SimJob, now_s: float) -> None:
-        self._outlook.note_first_token(job.number, now_s=now_s)
+        self._estimator.note_first_token(job.number, now_s=now_s)
 
     def end(self, job: SimJob, now_s: float) -> None:
-        self._outlook.end(job.number, now_s=now_s)
+        self._estimator.end(job.number, now_s=now_s)
 
     def restart(self) -> None:
-        """The machine died: whoever comes back starts counting anew."""
-        self._outlook = TtftEstimator()
+        """The machine died: a restarted agent has no jobs."""
+        self._estimator = TtftEstimator()
 
-    def reading_share(self, now_s: float) -> float:
+    def prefill_share(self, now_s: float) -> float:
         self._refresh_capacity()
-        return self._outlook.prefill_share(now_s)
+        return self._estimator.prefill_share(now_s)
 
     def _report(self, model: SimModel) -> ModelReport:
         state: ReportedState = self._machine.states[model.number].value
-        found = self._reports.get((model.number, state))
-        if found is None:
-            found = self._reports[model.number, state] = ModelReport(
-                id=model.name,
-                state=state,
-                weights_bytes=int(model.weights_bytes),
-                kv_bytes_per_token=int(model.kv_bytes_per_token),
-                prompt_price_nano=0,
-                completion_price_nano=0,
-                measured=own_speed(self._machine.site, model),
-                prefix_cache_tokens=prefix_cache_tokens(self._machine, model),
-            )
-        return found
+        report = self._reports.get((model.number, state))
+        if report is None:
+            report = _model_report(self._machine, model, own_speed(self._machine.site, model), usd_per_token=(0.0, 0.0))
+            self._reports[model.number, state] = report
+        return report
 
 
-def prefix_cache_tokens(machine: SimMachine, model: SimModel) -> int:
-    """What an idle machine could keep of this model's prompts, as it reports it."""
-    return max(0, int((machine.kv_capacity + machine.site.prefix_ram_bytes) / model.kv_bytes_per_token))
+class NodeReport(NamedTuple):
+    load: NodeLoad
+    specs: NodeSpecs
+
+
+class SimReporter:
+    """What all nodes report to the gateways, as the product's own messages."""
+
+    def __init__(
+        self,
+        machines: Sequence[SimMachine],
+        nodes: Sequence[SimNode],
+        scenario: Scenario,
+        *,
+        reports_prefix_cache: bool,
+    ) -> None:
+        self._reports_prefix_cache = reports_prefix_cache
+        self._machines = machines
+        self._nodes = nodes
+        self._models = scenario.models
+        self._price = price_table(scenario)
+        self.specs = [self._make_specs(machine) for machine in machines]
+        self._last_loads: list[dict[int, NodeLoad]] = [{} for _ in machines]
+        """By machine and gateway, what was last sent."""
+
+    def models_changed(self, site: int) -> None:
+        self.specs[site] = self._make_specs(self._machines[site])
+
+    def report(self, gateway: int, site: int, now_s: float) -> NodeReport | None:
+        """The machine's state as it is reported to one gateway; None from a dead one."""
+        machine = self._machines[site]
+        return NodeReport(self._load(machine, gateway, now_s), self.specs[site]) if machine.alive else None
+
+    def outgoing_reports(self, site: int, now_s: float, *, only_changes: bool) -> Iterator[tuple[int, NodeReport]]:
+        """The reports that a node sends unasked, each with its gateway."""
+        last_loads = self._last_loads[site]
+        for gateway in range(len(self._machines[site].gateway_totals)):
+            report = self.report(gateway, site, now_s)
+            if report is None:
+                return
+            if not only_changes or report.load.is_news_after(last_loads.get(gateway, _NO_LOAD)):
+                last_loads[gateway] = report.load
+                yield gateway, report
+
+    def _load(self, machine: SimMachine, gateway: int, now_s: float) -> NodeLoad:
+        machine.advance(now_s)
+        own, total = machine.gateway_totals[gateway], machine.totals
+        is_shared = own.jobs < total.jobs
+        return NodeLoad(
+            running=min(COUNT_MAX, machine.running),
+            queued=min(COUNT_MAX, total.jobs - machine.running),
+            foreign=min(COUNT_MAX, total.jobs - own.jobs),
+            foreign_backlog_s=max(0.0, total.unread_s - own.unread_s) if is_shared else 0.0,
+            foreign_kv_bytes=max(0, int(total.kv_read_bytes - own.kv_read_bytes)) if is_shared else 0,
+            foreign_models=self._names(total.models.keys() - own.models.keys()) if is_shared else (),
+            kv_capacity_bytes=max(0, int(machine.kv_capacity)),
+            prefill_share=self._nodes[machine.site.number].prefill_share(now_s),
+        )
+
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self._models[number].name for number in sorted(numbers))
+
+    def _make_specs(self, machine: SimMachine) -> NodeSpecs:
+        site = machine.site
+        return NodeSpecs(
+            name=f"site-{site.number}",
+            region="sim",
+            gpu=site.gpu.name,
+            gpu_count=1,
+            vram_bytes=int(site.gpu.vram_gb * 1e9),
+            tflops=site.gpu.tflops * site.claims,
+            hourly_price_nano=int(site.usd_per_hour * NANO_PER_USD),
+            slots=site.slots,
+            backend="sim",
+            agent_version="sim",
+            models=tuple(self._public_report(machine, self._models[number]) for number in machine.states),
+            bandwidth_bytes_s=site.bandwidth / site.speed * site.claims,
+        )
+
+    def _public_report(self, machine: SimMachine, model: SimModel) -> ModelReport:
+        at = (model.number, machine.site.number)
+        prices = (self._price.prompt[at], self._price.completion[at])
+        has_cache, speed = self._reports_prefix_cache, claimed_speed(machine.site, model)
+        return _model_report(machine, model, speed, usd_per_token=prices, has_prefix_cache=has_cache)
+
+
+def _model_report(
+    machine: SimMachine,
+    model: SimModel,
+    speed: Speed,
+    *,
+    usd_per_token: tuple[float, float],
+    has_prefix_cache: bool = True,
+) -> ModelReport:
+    prompt_usd, completion_usd = usd_per_token
+    cache_bytes = machine.kv_capacity + machine.site.prefix_ram_bytes  # of an idle machine
+    return ModelReport(
+        id=model.name,
+        state=machine.states[model.number].value,
+        weights_bytes=int(model.weights_bytes),
+        kv_bytes_per_token=int(model.kv_bytes_per_token),
+        prompt_price_nano=int(prompt_usd * NANO_PER_USD_PER_MTOK),
+        completion_price_nano=int(completion_usd * NANO_PER_USD_PER_MTOK),
+        measured=speed,
+        prefix_cache_tokens=max(0, int(cache_bytes / model.kv_bytes_per_token)) if has_prefix_cache else 0,
+    )
+
+
+def node_id(site: int) -> NodeId:
+    return NodeId(f"0x{site:040x}")
+
+
+def claimed_speed(site: Site, model: SimModel) -> Speed:
+    """What the node reports: the card's nominal speed, or a multiple of it."""
+    return Speed(
+        prefill_tps=site.claims * nominal_prefill_tps(site, model.active_params),
+        decode_tps=site.claims * nominal_decode_tps(site, model.weights_bytes, 1),
+        step_per_job_s=STEP_PER_JOB_S / site.claims,
+    )
 
 
 def own_speed(site: Site, model: SimModel) -> Speed:
-    """What the node found when it measured itself."""
+    """What the node measured on itself: its real speed, times the factor of a liar."""
     return Speed(
         prefill_tps=site.claims * site.flops / (2 * model.active_params),
         decode_tps=site.claims * site.speed * nominal_decode_tps(site, model.weights_bytes, 1),

@@ -1,4 +1,4 @@
-"""The picture of a study, as SVG written by hand: a bar per policy, its spread over seeds, both yardsticks."""
+"""The SVG plot of a study: a bar for each scheduler with its spread over seeds, and lines for oracle and bound."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from sparewatt.core.plural import pluralize
 from sparewatt.sim.results.summary import RunSummary
 from sparewatt.sim.study import StudyResult
 
@@ -17,13 +18,12 @@ SHIPPED = ("fast", "balanced", "economy")
 WIDTH, LEFT, RIGHT, TOP, ROW, BAR = 880, 150, 210, 96, 32, 16
 MONO = "ui-monospace, Menlo, Consolas, monospace"
 SANS = "system-ui, sans-serif"
-NICE = (1.0, 2.0, 5.0, 10.0)
 
 
-def draw(answer: StudyResult) -> str:
-    """Mean completion time on a logarithmic axis: policies differ by more than ten times."""
-    bound, oracle = _mean(answer.bound), _mean(answer.oracle)
-    means = {name: _mean(runs) for name, runs in answer.rankings.items()}
+def draw(result: StudyResult) -> str:
+    """Mean completion time on a logarithmic axis, since schedulers differ by more than a factor of ten."""
+    bound, oracle = _mean(result.bound), _mean(result.oracle)
+    means = {name: _mean(runs) for name, runs in result.schedulers.items()}
     low, high = _range([bound, oracle, *means.values()])
     height = TOP + ROW * len(means) + 64
     bottom = TOP + ROW * len(means)
@@ -31,9 +31,9 @@ def draw(answer: StudyResult) -> str:
     def x(value: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * math.log(value / low) / math.log(high / low)
 
-    parts = [_head(height), _titles(answer)]
+    parts = [_head(height), _titles(result)]
     parts += [_tick(x(value), value, bottom) for value in _ticks(low, high)]
-    for row, (name, runs) in enumerate(answer.rankings.items()):
+    for row, (name, runs) in enumerate(result.schedulers.items()):
         parts.append(
             _row(TOP + ROW * row, name, runs, left=LEFT, x=[x(run.e2e_mean) for run in runs], end=x(means[name]))
         )
@@ -53,8 +53,8 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
 
 def _ticks(low: float, high: float) -> list[float]:
     start = math.floor(math.log10(low))
-    found = [step * 10.0**power for power in range(start, start + 8) for step in NICE[:3]]
-    return [value for value in found if low <= value <= high]
+    values = [step * 10.0**power for power in range(start, start + 8) for step in (1.0, 2.0, 5.0)]
+    return [value for value in values if low <= value <= high]
 
 
 def _head(height: int) -> str:
@@ -74,11 +74,11 @@ def _text(
     )
 
 
-def _titles(answer: StudyResult) -> str:
-    asked = answer.question
+def _titles(result: StudyResult) -> str:
+    config = result.config
     what = (
-        f"{asked.nodes} nodes, {asked.rate:g} requests/s, {asked.gateways} gateway{'s' if asked.gateways > 1 else ''}, "
-        f"heartbeat {asked.heartbeat_s:g} s, {asked.seeds} seed{'s' if asked.seeds > 1 else ''}; logarithmic axis"
+        f"{config.nodes} nodes, {config.rate:g} requests/s, {pluralize(config.gateways, 'gateway')}, "
+        f"heartbeat {config.heartbeat_s:g} s, {pluralize(config.seeds, 'seed')}; logarithmic axis"
     )
     return _text(24, 32, "Mean completion time by policy", size=18) + "\n" + _text(24, 54, what, fill=MUTED)
 
@@ -98,7 +98,7 @@ def _row(y: int, name: str, runs: Sequence[RunSummary], *, left: int, x: Sequenc
             _text(left - 12, middle + 4, name, anchor="end"),
             f'<rect x="{left}" y="{middle - BAR / 2}" width="{width:.1f}" height="{BAR}" fill="{colour}"/>',
             f'<line x1="{min(x):.1f}" y1="{middle}" x2="{max(x):.1f}" y2="{middle}" stroke="{TEXT}" stroke-width="2"/>',
-            *(f'<circle cx="{place:.1f}" cy="{middle}" r="3" fill="{SURFACE}" stroke="{TEXT}"/>' for place in x),
+            *(f'<circle cx="{cx:.1f}" cy="{middle}" r="3" fill="{SURFACE}" stroke="{TEXT}"/>' for cx in x),
             _text(max(*x, end) + 12, middle + 4, words, font=MONO),
         )
     )

@@ -1,4 +1,4 @@
-"""The network against renting cards oneself: dollars per million tokens, and the time that distance and queues add."""
+"""The network compared with cards rented at spot prices: $ per million tokens, and the latency that is added."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparewatt.sim.fleet.machine import SimJob
-from sparewatt.sim.price_table import PRICED_BATCH
 from sparewatt.sim.scenario import (
     DECODE_BANDWIDTH_SHARE,
     GB,
     PREFILL_FLOPS_SHARE,
+    PRICED_BATCH,
     STEP_FIXED_S,
     STEP_PER_JOB_S,
     SimGpu,
@@ -22,18 +21,19 @@ from sparewatt.sim.scenario import (
     read_fleet,
 )
 from sparewatt.sim.study import StudyCase, StudyRun
+from sparewatt.sim.traffic import SimJob
 
 METHOD = (
-    "Method: spot is, for each model, the card of the spot price table that serves this traffic cheapest (reading at "
-    "half its peak, writing eight answers at a time), once as if always full and once in whole cards for the mean "
-    "demand; the network is what the answering nodes asked; round trip is gateway to node and back, waiting is the "
-    "first-token time less the round trip and less reading the prompt on an idle node."
+    "Method: spot is, for each model, the card of the spot price table that serves this traffic cheapest (prefill at "
+    "half its peak, eight answers decoded at a time), once as if always full and once in whole cards for the mean "
+    "demand; the network is the price of the nodes that answered; round trip is gateway to node and back, waiting is "
+    "the time to first token less the round trip and less the prefill on an idle node."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SpotRow:
-    """Renting for one model's traffic; dollars per million tokens."""
+    """Renting for one model's traffic; $ per million tokens."""
 
     model: str
     card: str
@@ -45,7 +45,7 @@ class SpotRow:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRow:
-    """A policy's run; times as median and 99th percentile in seconds."""
+    """A scheduler's run; times as median and 99th percentile in seconds."""
 
     usd: float
     round_trip_s: tuple[float, float]
@@ -56,7 +56,7 @@ def spot_rows(jobs: Sequence[SimJob], *, duration_s: float) -> list[SpotRow]:
     by_model: dict[int, list[SimJob]] = {}
     for job in jobs:
         by_model.setdefault(job.model.number, []).append(job)
-    return [_cheapest(found, duration_s=duration_s) for _, found in sorted(by_model.items())]
+    return [_cheapest(model_jobs, duration_s=duration_s) for _, model_jobs in sorted(by_model.items())]
 
 
 def _cheapest(jobs: Sequence[SimJob], *, duration_s: float) -> SpotRow:
@@ -75,14 +75,14 @@ def _cheapest(jobs: Sequence[SimJob], *, duration_s: float) -> SpotRow:
 
 
 def busy_seconds(gpu: SimGpu, model: SimModel, prompt_tokens: int, output_tokens: int) -> float:
-    """How long one card works on so many tokens, by its table."""
-    reading_s = 2 * model.active_params * prompt_tokens / (PREFILL_FLOPS_SHARE * gpu.tflops * 1e12)
+    """How long one card works on so many tokens, at its nominal speed."""
+    prefill_s = 2 * model.active_params * prompt_tokens / (PREFILL_FLOPS_SHARE * gpu.tflops * 1e12)
     step_s = model.weights_bytes / (DECODE_BANDWIDTH_SHARE * gpu.bandwidth_gb_s * GB) + STEP_FIXED_S
-    return reading_s + output_tokens * (step_s + STEP_PER_JOB_S * PRICED_BATCH) / PRICED_BATCH
+    return prefill_s + output_tokens * (step_s + STEP_PER_JOB_S * PRICED_BATCH) / PRICED_BATCH
 
 
 def all_models(rows: Sequence[SpotRow]) -> tuple[float, float]:
-    """Full and whole, over all tokens."""
+    """$ per million tokens of all models: on always full cards, and on whole cards."""
     tokens = sum(row.tokens for row in rows)
     return (
         sum(row.full_usd * row.tokens for row in rows) / tokens,
@@ -93,15 +93,14 @@ def all_models(rows: Sequence[SpotRow]) -> tuple[float, float]:
 def network_row(case: StudyCase, run: StudyRun) -> NetworkRow:
     done = [job for job in run.jobs if job.first_token_s is not None and job.site is not None]
     if not done:
-        return NetworkRow(run.numbers.usd_per_mtok, (math.nan, math.nan), (math.nan, math.nan))
+        return NetworkRow(run.summary.usd_per_mtok, (math.nan, math.nan), (math.nan, math.nan))
     round_trip = np.array([run.world.rtt_s(job.gateway, job.site or 0) for job in done])
-    reading = np.array(
-        [2 * j.model.active_params * j.prompt_tokens / case.scenario.sites[j.site or 0].flops for j in done]
-    )
+    sites = case.scenario.sites
+    prefill = np.array([2 * job.model.active_params * job.prompt_tokens / sites[job.site or 0].flops for job in done])
     first = np.array([(job.first_token_s or 0.0) - job.arrived_s for job in done])
-    waiting = np.maximum(0.0, first - round_trip - reading)
-    return NetworkRow(run.numbers.usd_per_mtok, _middle_and_tail(round_trip), _middle_and_tail(waiting))
+    waiting = np.maximum(0.0, first - round_trip - prefill)
+    return NetworkRow(run.summary.usd_per_mtok, _median_and_p99(round_trip), _median_and_p99(waiting))
 
 
-def _middle_and_tail(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
+def _median_and_p99(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
     return float(np.median(values)), float(np.percentile(values, 99))

@@ -1,4 +1,4 @@
-"""Numbers of a run: what users waited, what nodes earned. A job without an end counts as a time-out."""
+"""Statistics of a run: latencies, costs, earnings, and the lower bound. An unfinished job counts as a time-out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.sim.fleet.machine import SimJob
-from sparewatt.sim.price_table import price_table
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Scenario
+from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Floats, Scenario, price_table
+from sparewatt.sim.traffic import SimJob
 
-Floats = NDArray[np.float64]
 TIMEOUT_S, FIRST_TOKEN_TIMEOUT_S = 300.0, 180.0
 SLO_FIRST_S, SLO_PROMPT_TPS, SLO_PER_TOKEN_S = 2.0, 4000.0, 0.1
 
@@ -36,14 +34,14 @@ class RunSummary:
     garbage: float = 0.0
 
     def as_dict(self, *, with_garbage: bool = False) -> dict[str, float]:
-        found = {name: round(value, 6) for name, value in asdict(self).items()}
+        values = {name: round(value, 6) for name, value in asdict(self).items()}
         if not with_garbage:
-            del found["garbage"]
-        return found
+            del values["garbage"]
+        return values
 
 
 class RunMeasurements(NamedTuple):
-    """What became of the measured jobs, one entry each; `site` is -1 where nobody answered."""
+    """Of the measured jobs, one entry each; `site` is -1 for an unfinished job."""
 
     ttft_s: Floats
     e2e_s: Floats
@@ -52,61 +50,58 @@ class RunMeasurements(NamedTuple):
 
 
 def measure(jobs: Sequence[SimJob]) -> RunMeasurements:
-    """Nonsense is paid for, and to the user it is as good as no answer."""
+    """A nonsense answer is paid for, but its latency counts as a time-out."""
 
-    def waited(job: SimJob, end_s: float | None, most_s: float) -> float:
-        return most_s if end_s is None or job.is_nonsense else min(most_s, end_s - job.arrived_s + job.user_rtt_s)
+    def latency_s(job: SimJob, end_s: float | None, timeout_s: float) -> float:
+        return timeout_s if end_s is None or job.is_nonsense else min(timeout_s, end_s - job.arrived_s + job.user_rtt_s)
 
     return RunMeasurements(
-        np.array([waited(job, job.first_token_s, FIRST_TOKEN_TIMEOUT_S) for job in jobs]),
-        np.array([waited(job, job.finished_s, TIMEOUT_S) for job in jobs]),
+        np.array([latency_s(job, job.first_token_s, FIRST_TOKEN_TIMEOUT_S) for job in jobs]),
+        np.array([latency_s(job, job.finished_s, TIMEOUT_S) for job in jobs]),
         np.array([job.was_warm for job in jobs]),
         np.array([-1 if job.finished_s is None or job.site is None else job.site for job in jobs]),
     )
 
 
 def lower_bound(scenario: Scenario, jobs: Sequence[SimJob], rtt_s: Sequence[Floats]) -> RunMeasurements:
-    """Every job alone on its best warm machine, its prompt read whole: without kept prompts nobody can do better."""
+    """Every job alone on its best warm machine, with full prefill. Only a prefix cache can be faster."""
     flops = np.array([site.flops for site in scenario.sites])
     bandwidth = np.array([site.bandwidth for site in scenario.sites])
-    warm = [_holders(scenario, model.number) for model in scenario.models]
-    ttft, e2e, where = [], [], []
+    sites_by_model = [_warm_sites(scenario, model.number) for model in scenario.models]
+    rows: list[tuple[float, float, int]] = []
     for job in jobs:
-        places = warm[job.model.number]
-        if not places.size:
-            ttft.append(FIRST_TOKEN_TIMEOUT_S)
-            e2e.append(TIMEOUT_S)
-            where.append(-1)
+        sites = sites_by_model[job.model.number]
+        if not sites.size:
+            rows.append((FIRST_TOKEN_TIMEOUT_S, TIMEOUT_S, -1))
             continue
-        reading = 2 * job.model.active_params * job.prompt_tokens / flops[places]
-        first = job.user_rtt_s + rtt_s[job.gateway][places] + reading
-        step = (job.model.weights_bytes + job.kv_read_bytes) / bandwidth[places] + STEP_FIXED_S + STEP_PER_JOB_S
-        whole = first + job.output_tokens * step
-        best = int(np.argmin(whole))
-        ttft.append(float(first[best]))
-        e2e.append(float(whole[best]))
-        where.append(int(places[best]))
-    return RunMeasurements(np.array(ttft), np.array(e2e), np.ones(len(jobs), bool), np.array(where))
+        prefill = 2 * job.model.active_params * job.prompt_tokens / flops[sites]
+        ttft = job.user_rtt_s + rtt_s[job.gateway][sites] + prefill
+        step = (job.model.weights_bytes + job.kv_read_bytes) / bandwidth[sites] + STEP_FIXED_S + STEP_PER_JOB_S
+        e2e = ttft + job.output_tokens * step
+        best = int(np.argmin(e2e))
+        rows.append((float(ttft[best]), float(e2e[best]), int(sites[best])))
+    ttft_s, e2e_s, site = (np.array([row[column] for row in rows]) for column in range(3))
+    return RunMeasurements(ttft_s, e2e_s, np.ones(len(jobs), bool), site)
 
 
-def _holders(scenario: Scenario, model: int) -> NDArray[np.intp]:
-    """Honest machines that have the model warm; if there is none at first, those that could."""
+def _warm_sites(scenario: Scenario, model: int) -> NDArray[np.intp]:
+    """Honest machines that start with the model warm; if there is none, those that it fits."""
     honest = [site for site in scenario.sites if not site.is_garbage]
     warm = [site.number for site in honest if model in site.warm]
-    able = [site.number for site in honest if site.fits(scenario.models[model])]
-    return np.array(warm or able, np.intp)
+    fitting = [site.number for site in honest if site.fits(scenario.models[model])]
+    return np.array(warm or fitting, np.intp)
 
 
-def summarise(outcome: RunMeasurements, jobs: Sequence[SimJob], scenario: Scenario) -> RunSummary:
-    ttft_s, e2e_s, is_warm, site = outcome
+def summarise(measurements: RunMeasurements, jobs: Sequence[SimJob], scenario: Scenario) -> RunSummary:
+    ttft_s, e2e_s, is_warm, site = measurements
     prompt = np.array([job.prompt_tokens for job in jobs], float)
     output = np.array([job.output_tokens for job in jobs], float)
     done = site >= 0
-    paid = _paid(jobs, site, scenario)
+    paid = _paid(jobs, prompt, output, site, scenario)
     earned: Floats = np.bincount(site[done], paid[done], len(scenario.sites)).astype(np.float64)
     in_time = ttft_s <= SLO_FIRST_S + prompt / SLO_PROMPT_TPS
     fluent = e2e_s - ttft_s <= SLO_PER_TOKEN_S * output
-    garbage = np.array([place.is_garbage for place in scenario.sites])
+    garbage = np.array([one.is_garbage for one in scenario.sites])
     tokens = float(np.sum((prompt + output)[done]))
     return RunSummary(
         ttft_p50=float(np.median(ttft_s)),
@@ -123,18 +118,18 @@ def summarise(outcome: RunMeasurements, jobs: Sequence[SimJob], scenario: Scenar
     )
 
 
-def _paid(jobs: Sequence[SimJob], site: NDArray[np.int64], scenario: Scenario) -> Floats:
-    """$ per job, at the price of the node that answered."""
-    price = price_table(scenario)
-    models = np.array([job.model.number for job in jobs])
-    prompt, output = np.array([job.prompt_tokens for job in jobs]), np.array([job.output_tokens for job in jobs])
-    asked = price.prompt[models, site] * prompt + price.completion[models, site] * output
-    paid: Floats = np.where(site >= 0, asked, 0.0)
+def _paid(
+    jobs: Sequence[SimJob], prompt: Floats, output: Floats, site: NDArray[np.int64], scenario: Scenario
+) -> Floats:
+    """$ per job, at the prices of the node that answered."""
+    price, model = price_table(scenario), np.array([job.model.number for job in jobs])
+    usd = price.prompt[model, site] * prompt + price.completion[model, site] * output
+    paid: Floats = np.where(site >= 0, usd, 0.0)
     return paid
 
 
 def gini(earned: Floats) -> float:
-    """0 when all nodes earn alike, near 1 when one earns all."""
+    """The Gini coefficient: 0 if all nodes earn the same, near 1 if one earns everything."""
     total = float(earned.sum())
     if total <= 0:
         return 0.0
@@ -143,5 +138,5 @@ def gini(earned: Floats) -> float:
 
 
 def mean_of(runs: Sequence[RunSummary]) -> RunSummary:
-    """Each number's mean over seeds."""
+    """The mean of each number over seeds."""
     return RunSummary(*(float(np.mean([getattr(run, item.name) for run in runs])) for item in fields(RunSummary)))

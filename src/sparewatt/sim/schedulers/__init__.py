@@ -1,1 +1,1 @@
-"""What chooses a machine for a simulated job: the shipped matcher, baselines, and the oracle."""
+"""Schedulers of the simulation: the shipped matcher, baselines, and the oracle."""

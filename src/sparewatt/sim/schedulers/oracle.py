@@ -1,6 +1,6 @@
-"""The yardstick: greedy with perfect information.
+"""The oracle: a greedy scheduler with perfect information.
 
-The oracle knows true speeds, true lengths, deaths to come and all work under way. It is no lower bound: it is greedy.
+It knows true speeds, true lengths, future deaths and all jobs in flight. Because it is greedy, it is no lower bound.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.sim.fleet.machine import SimJob, SimModelState
-from sparewatt.sim.price_table import price_table
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S
+from sparewatt.sim.fleet.machine import SimModelState
+from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Floats, price_table
+from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import AttemptEnd, Refuse, Start, World
 
-Floats = NDArray[np.float64]
 WARM, LOADING, ON_DISK, ABSENT = 0, 1, 2, 3
 STATES = {SimModelState.WARM: WARM, SimModelState.LOADING: LOADING, SimModelState.ON_DISK: ON_DISK}
 SHARE_S, SHARE_STEP_S = 15.0, 0.5
-DOOMED_S = 1e4
+DEATH_COST_S = 1e4
+"""Added to a machine that will die before the job is done."""
 
 
 class FleetState:
-    """The true state of all machines as arrays, kept up to date by `touched`."""
+    """The true state of all machines as arrays; `update` is called at every change."""
 
     def __init__(self, world: World) -> None:
         scenario, n = world.scenario, len(world.machines)
@@ -47,9 +47,9 @@ class FleetState:
         self.cold = np.array([[site.cold_load_s(model) for site in scenario.sites] for model in scenario.models])
         self.honest = np.array([not site.is_garbage for site in scenario.sites])
         self.failure_odds = np.array([site.fail_share / (1 - site.fail_share) for site in scenario.sites])
-        self.under_way = np.zeros(n)
-        self.under_way_backlog = np.zeros(n)
-        self.under_way_kv = np.zeros(n)
+        self.in_flight = np.zeros(n)
+        self.in_flight_backlog = np.zeros(n)
+        self.in_flight_kv = np.zeros(n)
         for site in range(n):
             self.update(site, 0.0)
 
@@ -60,43 +60,57 @@ class FleetState:
         self.jobs[site] = machine.jobs
         self.backlog[site] = machine.unread_s()
         self.backlog_at[site] = now_s
-        self.active[site] = machine.active_weights
+        self.active[site] = machine.active_bytes
         self.kv_read[site] = machine.kv_read
         self.kv_free[site] = machine.kv_capacity - machine.kv_used - machine.queued_kv()
         self._note_share(site, now_s, machine.busy_prefill_s)
         self.uses[:, site] = False
-        for number in machine.models_in_use():
+        for number in machine.jobs_by_model:
             self.uses[number, site] = True
         for number, state in machine.states.items():
             self.state[number, site] = STATES[state]
             self.ready_at[number, site] = machine.ready_s(number, now_s)
 
     def _note_share(self, site: int, now_s: float, busy_s: float) -> None:
-        """The share of time spent reading, smoothed over fifteen seconds as in the nodes' reports."""
+        """The share of time spent in prefill, smoothed over fifteen seconds as in the nodes' reports."""
         at_s, before_s = self._busy[site]
         passed_s = now_s - at_s
         if passed_s > SHARE_STEP_S:
             weight = 1.0 - math.exp(-passed_s / SHARE_S)
-            fresh = (busy_s - before_s) / passed_s
-            self.prefill_share[site] += weight * (fresh - self.prefill_share[site])
+            newest = (busy_s - before_s) / passed_s
+            self.prefill_share[site] += weight * (newest - self.prefill_share[site])
             self._busy[site] = (now_s, busy_s)
 
 
 class Oracle:
-    """Implements Chooser."""
+    """Implements Scheduler."""
 
-    def __init__(self, world: World, *, others: float, usd_weight: float = 1e4) -> None:
+    def __init__(self, world: World, *, slowdown_weight: float, usd_weight: float = 1e4) -> None:
         self._world = world
         self._fleet = FleetState(world)
-        self._others = others
+        self._slowdown_weight = slowdown_weight
         self._usd_weight = usd_weight
         self._price = price_table(world.scenario)
 
-    def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:  # noqa: ARG002 (Chooser)
+    def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:  # noqa: ARG002 (Scheduler)
         start(job)
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
-        """The cheapest site. Waiting for memory is worked out job by job, only where a site would win without it."""
+        site = self._cheapest(job, now_s)
+        if site is not None:
+            self._count_in_flight(job, site, 1)
+        return site
+
+    def on_arrived(self, job: SimJob, site: int) -> None:
+        self._count_in_flight(job, site, -1)
+
+    def _count_in_flight(self, job: SimJob, site: int, sign: int) -> None:
+        self._fleet.in_flight[site] += sign
+        self._fleet.in_flight_backlog[site] += sign * self._world.machines[site].prefill_s(job)
+        self._fleet.in_flight_kv[site] += sign * job.kv_bytes
+
+    def _cheapest(self, job: SimJob, now_s: float) -> int | None:
+        """The cheapest site. The wait for memory is expensive to compute, so only sites that would win get it added."""
         cost, is_short = self._cost(job, now_s)
         for _ in range(len(cost)):
             best = int(np.argmin(cost))
@@ -106,45 +120,37 @@ class Oracle:
                 return best
             is_short[best] = False
             machine = self._world.machines[best]
-            cost[best] += machine.true_kv_wait_s(job, now_s, under_way_kv=float(self._fleet.under_way_kv[best]))
+            cost[best] += machine.true_kv_wait_s(job, now_s, in_flight_kv=float(self._fleet.in_flight_kv[best]))
         return None
 
     def _cost(self, job: SimJob, now_s: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Seconds (and dollars as seconds) without the wait for memory, and where there will be one."""
-        true, model = self._fleet, job.model
-        n = true.jobs + true.under_way
-        state = true.state[model.number]
-        read = 2 * model.active_params * (job.prompt_tokens - self._cached(job)) / true.flops
-        backlog = np.maximum(0.0, true.backlog - (now_s - true.backlog_at)) + true.under_way_backlog
-        other = np.where(true.uses[model.number], 0.0, model.weights_bytes)
-        reads = (true.active + other + true.kv_read + job.kv_read_bytes) / true.bandwidth
-        step = (reads + STEP_FIXED_S + STEP_PER_JOB_S * (n + 1)) / (1 - true.prefill_share / 2)
-        load = np.where(state == LOADING, np.maximum(0.0, true.ready_at[model.number] - now_s), true.cold[model.number])
+        """Seconds (and dollars as seconds) without the wait for memory, and at which sites there will be one."""
+        fleet, model = self._fleet, job.model
+        n = fleet.jobs + fleet.in_flight
+        state = fleet.state[model.number]
+        read = 2 * model.active_params * (job.prompt_tokens - self._cached(job)) / fleet.flops
+        backlog = np.maximum(0.0, fleet.backlog - (now_s - fleet.backlog_at)) + fleet.in_flight_backlog
+        other = np.where(fleet.uses[model.number], 0.0, model.weights_bytes)
+        reads = (fleet.active + other + fleet.kv_read + job.kv_read_bytes) / fleet.bandwidth
+        step = (reads + STEP_FIXED_S + STEP_PER_JOB_S * (n + 1)) / (1 - fleet.prefill_share / 2)
+        loading = np.maximum(0.0, fleet.ready_at[model.number] - now_s)
+        load = np.where(state == LOADING, loading, fleet.cold[model.number])
         cold = np.where(state == WARM, 0.0, load)
-        own = true.rtt[job.gateway] + cold + (backlog + read) * (1.0 + (n > 0.5)) + job.output_tokens * step
-        per_step = STEP_PER_JOB_S + job.prompt_tokens * model.kv_bytes_per_token / true.bandwidth
-        slows = n * (read / 2 + job.output_tokens / 2 * per_step)
-        price = self._usd_weight * self._price.of(job)
-        cost = (own + self._others * slows + price) * (1 + true.failure_odds)
-        cost += np.where(true.deaths < now_s + 1.5 * own + 1.0, DOOMED_S, 0.0)
-        cost = np.where(true.alive & true.honest & (state != ABSENT), cost, np.inf)
-        return cost, (job.kv_bytes > true.kv_free - true.under_way_kv) & (n > 0.5)
+        own = fleet.rtt[job.gateway] + cold + (backlog + read) * (1.0 + (n > 0.5)) + job.output_tokens * step
+        per_step = STEP_PER_JOB_S + job.prompt_tokens * model.kv_bytes_per_token / fleet.bandwidth
+        slowdown = n * (read / 2 + job.output_tokens / 2 * per_step)
+        usd_prompt, usd_completion = self._price.prompt[model.number], self._price.completion[model.number]
+        price = self._usd_weight * (usd_prompt * job.prompt_tokens + usd_completion * job.output_tokens)
+        cost = (own + self._slowdown_weight * slowdown + price) * (1 + fleet.failure_odds)
+        cost += np.where(fleet.deaths < now_s + 1.5 * own + 1.0, DEATH_COST_S, 0.0)
+        cost = np.where(fleet.alive & fleet.honest & (state != ABSENT), cost, np.inf)
+        return cost, (job.kv_bytes > fleet.kv_free - fleet.in_flight_kv) & (n > 0.5)
 
     def _cached(self, job: SimJob) -> Floats | float:
-        """What every machine really holds of the prompt."""
+        """Tokens of the prompt that each machine really has cached."""
         if not job.prefix:
             return 0.0
         return np.array([machine.cache.tokens_of(job) for machine in self._world.machines], np.float64)
-
-    def on_sent(self, job: SimJob, site: int, now_s: float) -> None:  # noqa: ARG002 (Chooser)
-        self._fleet.under_way[site] += 1
-        self._fleet.under_way_backlog[site] += self._world.machines[site].prefill_s(job)
-        self._fleet.under_way_kv[site] += job.kv_bytes
-
-    def on_arrived(self, job: SimJob, site: int) -> None:
-        self._fleet.under_way[site] -= 1
-        self._fleet.under_way_backlog[site] -= self._world.machines[site].prefill_s(job)
-        self._fleet.under_way_kv[site] -= job.kv_bytes
 
     def on_first_token(self, job: SimJob, now_s: float) -> None: ...
 

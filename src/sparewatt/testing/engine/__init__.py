@@ -1,1 +1,1 @@
-"""A deterministic model server: every answer can be computed beforehand."""
+"""A deterministic model server: every answer is a pure function of the request."""

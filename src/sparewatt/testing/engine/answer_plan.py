@@ -1,20 +1,24 @@
-"""What an answer will be, decided before its first token: for each choice its pieces and why it ends.
+"""Plans an answer before its first token: for each choice its pieces and its finish reason.
 
-A piece is what one token adds, be it text or a part of a tool call, so a streamed and a whole reply are made of
-the same pieces. Nothing here waits or writes.
+A piece is what one token adds, text or a part of a tool call, so a streamed and a whole reply consist of the same
+pieces. Planning neither waits nor does I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from sparewatt.core.errors import InvalidField
 from sparewatt.testing.engine import text
-from sparewatt.testing.engine.requests import GenerateRequest
+from sparewatt.testing.engine.requests import EngineCompletionRequest, GenerateRequest
 from sparewatt.testing.engine.settings import EngineContextTooLong, EngineSettings
 
 FinishReason = Literal["stop", "length", "tool_calls"]
+
+INPUTS_MAX = 2048
+"""Prompts or texts in one request: OpenAI's own bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,11 @@ class AnswerPlan:
     prompt_tokens: int
     choices: tuple[PlannedChoice, ...]
     cached_tokens: int = 0
-    """Of the prompt, what was read for another request before."""
+    """Of the prompt, what is in the prefix cache."""
 
     @property
     def n_steps(self) -> int:
-        """Choices advance side by side: step `i` is token `i` of each."""
+        """Choices advance together: step `i` is token `i` of each."""
         return max((len(choice.pieces) for choice in self.choices), default=0)
 
     @property
@@ -68,37 +72,44 @@ class AnswerPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """What bounds and varies one answer. `room` is what the context leaves, `length` the natural end (None: none)."""
+    """What varies and bounds one choice."""
 
-    seed: int | None = None
-    choice: int = 0
-    max_tokens: int | None = None
-    room: int = 8192
-    length: int | None = None
-    ignore_eos: bool = False
-    stops: tuple[str, ...] = ()
-
-    @property
-    def limit(self) -> int:
-        return self.room if self.max_tokens is None or self.max_tokens < 0 else min(self.max_tokens, self.room)
+    index: int
+    """Among all choices of the reply."""
+    choice: int
+    """Among those of the same prompt."""
+    seed: int | None
+    limit: int
+    length: int | None
+    """Tokens until the natural end; None: by the prompt."""
+    ignore_eos: bool
+    stops: tuple[str, ...]
 
 
 def sampling_for(
-    request: GenerateRequest, *, choice: int, room: int, settings: EngineSettings, max_tokens: int | None
+    request: GenerateRequest,
+    *,
+    index: int,
+    choice: int,
+    room: int,
+    settings: EngineSettings,
+    max_tokens: int | None,
 ) -> Sampling:
+    """`room` is what the context leaves for the answer."""
+    stop = request.stop or ()
     return Sampling(
-        seed=request.seed,
+        index=index,
         choice=choice,
-        max_tokens=max_tokens,
-        room=room,
+        seed=request.seed,
+        limit=room if max_tokens is None or max_tokens < 0 else min(max_tokens, room),
         length=settings.answer_tokens,
         ignore_eos=bool(request.ignore_eos),
-        stops=_stops(request.stop),
+        stops=(stop,) if isinstance(stop, str) else tuple(stop),
     )
 
 
 def room_after(prompt_tokens: int, *, settings: EngineSettings, param: str) -> int:
-    """What the context leaves for the answer, or the refusal of a prompt that fills it."""
+    """What the context leaves for the answer. Raises EngineContextTooLong if that is nothing."""
     if prompt_tokens >= settings.n_ctx:
         raise EngineContextTooLong(
             f"The prompt has {prompt_tokens} tokens, but the context of this model holds {settings.n_ctx}.", param=param
@@ -106,59 +117,78 @@ def room_after(prompt_tokens: int, *, settings: EngineSettings, param: str) -> i
     return settings.n_ctx - prompt_tokens
 
 
-def plan_text(prompt: str, *, index: int, sampling: Sampling) -> PlannedChoice:
-    """The answer to `prompt`, from where the prompt already holds a part of it."""
-    split = text.continuation(prompt, seed=sampling.seed, choice=sampling.choice)
-    n_left = _tokens_left(split, sampling)
-    tokens = text.remaining_tokens(split, min(n_left, sampling.limit), seed=sampling.seed, choice=sampling.choice)
-    return _ended(tokens, index=index, sampling=sampling, is_cut=n_left > sampling.limit)
+def plan_completion(request: EngineCompletionRequest, *, settings: EngineSettings) -> AnswerPlan:
+    prompts = texts_of(request.prompt, param="prompt")
+    choices: list[PlannedChoice] = []
+    total = 0
+    for prompt in prompts:
+        count = text.count_tokens(prompt)
+        total += count
+        room = room_after(count, settings=settings, param="prompt")
+        for number in range(request.n or 1):
+            limit, index = request.max_tokens, len(choices)
+            sampling = sampling_for(request, index=index, choice=number, room=room, settings=settings, max_tokens=limit)
+            choices.append(replace(plan_text(prompt, sampling), echo=prompt if request.echo else ""))
+    return AnswerPlan(total, tuple(choices))
 
 
-def plan_fixed(whole: str, *, already: str, index: int, sampling: Sampling) -> PlannedChoice:
-    """A given text such as JSON, without what the prompt already holds of it."""
-    rest = whole.removeprefix(already) if whole.startswith(already) else whole
-    tokens = text.tokenize(rest)
-    return _ended(tokens[: sampling.limit], index=index, sampling=sampling, is_cut=len(tokens) > sampling.limit)
+def texts_of(given: str | Sequence[str | int | Sequence[int]], *, param: str) -> list[str]:
+    """One text per input; token ids become a text with as many tokens."""
+    if isinstance(given, str):
+        return [given]
+    if not given or (len(given) > INPUTS_MAX and not isinstance(given[0], int)):
+        raise InvalidField(f"{param} must have between 1 and {INPUTS_MAX} entries.", param=param)
+    ids = [entry for entry in given if isinstance(entry, int)]
+    if len(ids) == len(given):
+        return [_text_of_ids(ids)]
+    if ids:
+        raise InvalidField(f"{param} must not mix token ids with texts.", param=param)
+    return [entry if isinstance(entry, str) else _text_of_ids(entry) for entry in given if not isinstance(entry, int)]
 
 
-def plan_calls(calls: Sequence[tuple[ToolHead, str]], *, index: int, sampling: Sampling) -> PlannedChoice:
+def _text_of_ids(ids: Sequence[int]) -> str:
+    return "".join(f" t{abs(token_id)}" for token_id in ids)
+
+
+def plan_text(prompt: str, sampling: Sampling) -> PlannedChoice:
+    """The answer to `prompt`, or the rest of it if the prompt already ends with a part."""
+    seed, choice, limit = sampling.seed, sampling.choice, sampling.limit
+    split = text.continuation(prompt, seed=seed, choice=choice)
+    if sampling.ignore_eos:
+        n_left = limit + 1
+    else:
+        natural = text.natural_length(split.base, seed=seed, choice=choice)
+        n_left = max((natural if sampling.length is None else sampling.length) - split.n_tokens, 0)
+    tokens = text.remaining_tokens(split, min(n_left, limit), seed=seed, choice=choice)
+    return _text_choice(tokens, sampling, is_cut=n_left > limit)
+
+
+def plan_fixed(whole: str, sampling: Sampling, *, emitted: str) -> PlannedChoice:
+    """A given text such as JSON, without the part that the prompt already has."""
+    tokens = text.tokenize(whole.removeprefix(emitted))
+    return _text_choice(tokens[: sampling.limit], sampling, is_cut=len(tokens) > sampling.limit)
+
+
+def plan_calls(calls: Sequence[tuple[ToolHead, str]], sampling: Sampling) -> PlannedChoice:
     """Tool calls, each a head and its arguments token by token."""
     pieces: list[Piece] = []
     for head, arguments in calls:
         pieces.append(head)
         pieces.extend(ToolArguments(head.call, token) for token in text.tokenize(arguments))
     is_cut = len(pieces) > sampling.limit
-    return PlannedChoice(index, tuple(pieces[: sampling.limit]), "length" if is_cut else "tool_calls")
+    return PlannedChoice(sampling.index, tuple(pieces[: sampling.limit]), "length" if is_cut else "tool_calls")
 
 
-def _tokens_left(split: text.Continuation, sampling: Sampling) -> int:
-    if sampling.ignore_eos:
-        return sampling.limit + 1
-    natural = text.natural_length(split.base, seed=sampling.seed, choice=sampling.choice)
-    return max((natural if sampling.length is None else sampling.length) - split.n_tokens, 0)
-
-
-def _ended(tokens: list[str], *, index: int, sampling: Sampling, is_cut: bool) -> PlannedChoice:
-    kept, has_stopped = cut_at_stop(tokens, sampling.stops)
-    return PlannedChoice(index, tuple(kept), "length" if is_cut and not has_stopped else "stop")
-
-
-def cut_at_stop(tokens: list[str], stops: Sequence[str]) -> tuple[list[str], bool]:
-    """The tokens before the earliest stop text, the last of them shortened where the stop begins inside it."""
+def _text_choice(tokens: list[str], sampling: Sampling, *, is_cut: bool) -> PlannedChoice:
+    """Ends before the earliest stop text; a stop inside a token shortens that token."""
     whole = "".join(tokens)
-    found = [at for at in (whole.find(stop) for stop in stops) if at >= 0]
-    if not found:
-        return tokens, False
-    kept, left = [], min(found)
+    left = min((at for stop in sampling.stops if (at := whole.find(stop)) >= 0), default=None)
+    if left is None:
+        return PlannedChoice(sampling.index, tuple(tokens), "length" if is_cut else "stop")
+    pieces: list[str] = []
     for token in tokens:
         if left <= 0:
             break
-        kept.append(token[:left])
+        pieces.append(token[:left])
         left -= len(token)
-    return kept, True
-
-
-def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
-    if stop is None:
-        return ()
-    return (stop,) if isinstance(stop, str) else tuple(stop)
+    return PlannedChoice(sampling.index, tuple(pieces), "stop")

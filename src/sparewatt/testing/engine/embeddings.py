@@ -7,36 +7,15 @@ import math
 import struct
 from hashlib import shake_256
 
-from msgspec import Struct
-
 from sparewatt.testing.engine import text
-from sparewatt.testing.engine.answer_plan import room_after
-from sparewatt.testing.engine.completions import texts_of
-from sparewatt.testing.engine.replies import encode
+from sparewatt.testing.engine.answer_plan import room_after, texts_of
+from sparewatt.testing.engine.replies import Json
 from sparewatt.testing.engine.requests import EngineEmbeddingRequest
 from sparewatt.testing.engine.settings import EngineSettings
 
 
-class Embedding(Struct, frozen=True):
-    index: int
-    embedding: list[float] | str
-    object: str = "embedding"
-
-
-class EmbeddingUsage(Struct, frozen=True):
-    prompt_tokens: int
-    total_tokens: int
-
-
-class EngineEmbeddingList(Struct, frozen=True):
-    data: list[Embedding]
-    model: str
-    usage: EmbeddingUsage
-    object: str = "list"
-
-
 def vector_bytes(given: str, n_dimensions: int) -> bytes:
-    """The vector as little-endian f32. Its direction comes from the text's hash; its length is 1."""
+    """As little-endian f32. The direction comes from the text's hash; the length is 1."""
     noise = shake_256(given.encode()).digest(2 * n_dimensions)
     raw = [value - 32767.5 for value in struct.unpack(f"<{n_dimensions}H", noise)]
     norm = math.sqrt(math.fsum(value * value for value in raw))
@@ -48,21 +27,22 @@ def vector(given: str, n_dimensions: int) -> list[float]:
 
 
 def plan_embeddings(request: EngineEmbeddingRequest, *, settings: EngineSettings) -> tuple[list[str], int]:
-    """The texts to embed and their tokens in all."""
+    """The texts to embed, and their tokens in total."""
     texts = texts_of(request.input, param="input")
-    counts = [text.count_tokens(each) for each in texts]
+    counts = [text.count_tokens(given) for given in texts]
     for count in counts:
         room_after(count, settings=settings, param="input")
     return texts, sum(counts)
 
 
-def embeddings_body(request: EngineEmbeddingRequest, texts: list[str], *, n_tokens: int, n_embd: int) -> bytes:
-    n_dimensions = request.dimensions or n_embd
-    data = [Embedding(i, _coded(each, n_dimensions, request.encoding_format)) for i, each in enumerate(texts)]
-    return encode(EngineEmbeddingList(data, request.model, EmbeddingUsage(n_tokens, n_tokens)))
+def embeddings_body(request: EngineEmbeddingRequest, texts: list[str], *, n_tokens: int, n_embd: int) -> Json:
+    vectors = [_encoded(given, request.dimensions or n_embd, request.encoding_format) for given in texts]
+    data = [{"index": i, "embedding": one, "object": "embedding"} for i, one in enumerate(vectors)]
+    usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
+    return {"data": data, "model": request.model, "usage": usage, "object": "list"}
 
 
-def _coded(given: str, n_dimensions: int, encoding_format: str) -> list[float] | str:
+def _encoded(given: str, n_dimensions: int, encoding_format: str) -> list[float] | str:
     if encoding_format == "base64":
         return base64.b64encode(vector_bytes(given, n_dimensions)).decode()
     return vector(given, n_dimensions)

@@ -1,38 +1,46 @@
-"""The engine: an OpenAI-compatible server on aiohttp with the parts of llama.cpp's surface that nodes look at.
+"""An OpenAI-compatible server on aiohttp, with the endpoints of llama.cpp that nodes read.
 
-It takes requests through their stages: refuse, plan, wait for a slot, prefill, decode at the set pace. Text, shapes and
-faults live in their own modules, the routes in `app`.
+A request is validated, planned, queued for a slot, prefilled, and decoded at the set rate. Text, JSON shapes and faults
+are in their own modules.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from typing import TypeVar
 from zlib import crc32
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from sparewatt.core.clock import Clock, SystemClock, sleep_until
-from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
+from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound, SparewattError
+from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.testing.engine import text
-from sparewatt.testing.engine.chat import ChatReply, plan_chat
-from sparewatt.testing.engine.completions import CompletionReply, plan_completion
+from sparewatt.testing.engine.answer_plan import plan_completion
+from sparewatt.testing.engine.chat_plan import plan_chat
 from sparewatt.testing.engine.embeddings import embeddings_body, plan_embeddings
 from sparewatt.testing.engine.output import (
     InjectedFault,
     Output,
     StreamedOutput,
-    WholeOutput,
     fail_at_once,
     is_immediate,
     json_response,
 )
-from sparewatt.testing.engine.pacer import ModelLoader, TokenPacer
-from sparewatt.testing.engine.prefix_cache import EnginePrefixCache
-from sparewatt.testing.engine.replies import EngineReply, ReplyHead, encode
+from sparewatt.testing.engine.replies import (
+    ChatReply,
+    CompletionReply,
+    EngineReply,
+    ReplyHead,
+    error_body,
+    error_object,
+)
 from sparewatt.testing.engine.requests import (
     EngineChatRequest,
     EngineCompletionRequest,
@@ -40,16 +48,23 @@ from sparewatt.testing.engine.requests import (
     TemplateRequest,
     TokenizeRequest,
 )
+from sparewatt.testing.engine.resources import EnginePrefixCache, EngineSlots, ModelLoader, TokenPacer
 from sparewatt.testing.engine.settings import EngineSettings, EngineStats, Fault, FaultQueue
-from sparewatt.testing.engine.slots import EngineSlots
 
 T = TypeVar("T")
+EngineWork = Callable[[Fault | None], Awaitable[web.StreamResponse]]
+
+STOP_S = 0.05
+"""How long open requests may go on when the engine stops; short, since tests stop hundreds of engines."""
+
+BACKLOG = 1024
+"""Connections that may wait to be accepted within one tick of the event loop."""
 
 _FIELD_IN_ERROR = re.compile(r"(?:at `\$\.|missing required field `)([^`]*)`$")
 
 
 class Engine:
-    """One model server: its state, and the handlers of its routes."""
+    """One model server: its state and the handlers of its routes."""
 
     def __init__(self, settings: EngineSettings, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
         self.settings = settings
@@ -59,15 +74,17 @@ class Engine:
         self._rng = rng or SystemRng()
         self._started_at = int(self._clock.unix_s())
         self._slots = EngineSlots(settings.slots, self.stats)
-        self._load = ModelLoader(self._clock, settings)
-        self._kept = EnginePrefixCache(settings.prefix_cache_tokens)
+        self._loader = ModelLoader(self._clock, settings)
+        self._prefix_cache = EnginePrefixCache(settings.prefix_cache_tokens)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         wanted = await read_body(request, EngineChatRequest)
         self._admit(wanted.model)
         plan = plan_chat(wanted, settings=self.settings)
         if self.settings.prefix_cache_tokens:
-            plan = replace(plan, cached_tokens=self._kept.read(text.tokenize(text.render_chat(wanted.messages))))
+            plan = replace(
+                plan, cached_tokens=self._prefix_cache.read(text.tokenize(text.render_chat(wanted.messages)))
+            )
         reply = ChatReply(plan, head=self._head("chatcmpl", wanted.model), request=wanted)
         return await self._generate(request, reply, is_streamed=bool(wanted.stream))
 
@@ -83,32 +100,30 @@ class Engine:
         wanted = await read_body(request, EngineEmbeddingRequest)
         self._admit(wanted.model)
         texts, n_tokens = plan_embeddings(wanted, settings=self.settings)
-        fault = self.faults.take()
-        if fault is not None and is_immediate(fault):
-            return await fail_at_once(request, fault)
-        try:
-            async with self._slots.occupy():
-                await self._prefill(n_tokens)
-                if fault is not None:
-                    await WholeOutput(request).fail(fault)
-                return json_response(embeddings_body(wanted, texts, n_tokens=n_tokens, n_embd=self.settings.n_embd))
-        except InjectedFault as hit:
-            return hit.response
+        output = Output(request)
+
+        async def work(fault: Fault | None) -> web.StreamResponse:
+            await self._prefill(n_tokens)
+            if fault is not None:
+                raise InjectedFault(await output.fail(fault))
+            return json_response(embeddings_body(wanted, texts, n_tokens=n_tokens, n_embd=self.settings.n_embd))
+
+        return await self._serve(output, work)
 
     async def models(self, _request: web.Request) -> web.Response:
-        return _json({"object": "list", "data": [self._model(name) for name in self.settings.models]})
+        return json_response({"object": "list", "data": [self._model(name) for name in self.settings.models]})
 
     async def model(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         self._check_model(name)
-        return _json(self._model(name))
+        return json_response(self._model(name))
 
     async def health(self, _request: web.Request) -> web.Response:
-        self._load.check()
-        return _json({"status": "ok"})
+        self._loader.check()
+        return json_response({"status": "ok"})
 
     async def props(self, _request: web.Request) -> web.Response:
-        return _json(
+        return json_response(
             {
                 "total_slots": self.settings.slots,
                 "default_generation_settings": {"n_ctx": self.settings.n_ctx},
@@ -120,42 +135,47 @@ class Engine:
 
     async def slots(self, _request: web.Request) -> web.Response:
         n_ctx = self.settings.n_ctx
-        return _json([{"id": i, "n_ctx": n_ctx, "is_processing": busy} for i, busy in enumerate(self._slots.busy())])
+        return json_response(
+            [{"id": i, "n_ctx": n_ctx, "is_processing": busy} for i, busy in enumerate(self._slots.busy())]
+        )
 
     async def apply_template(self, request: web.Request) -> web.Response:
         wanted = await read_body(request, TemplateRequest)
-        return _json({"prompt": text.render_chat(wanted.messages)})
+        return json_response({"prompt": text.render_chat(wanted.messages)})
 
     async def tokenize(self, request: web.Request) -> web.Response:
         wanted = await read_body(request, TokenizeRequest)
-        return _json({"tokens": [crc32(token.encode()) for token in text.tokenize(wanted.content)]})
+        return json_response({"tokens": [crc32(token.encode()) for token in text.tokenize(wanted.content)]})
 
     async def show_stats(self, _request: web.Request) -> web.Response:
-        return _json(asdict(self.stats))
+        return json_response(asdict(self.stats))
 
     async def add_fault(self, request: web.Request) -> web.Response:
         self.faults.add(await read_body(request, Fault))
         return await self.show_faults(request)
 
     async def show_faults(self, _request: web.Request) -> web.Response:
-        return _json({"faults": self.faults.pending()})
+        return json_response({"faults": self.faults.pending()})
 
     async def clear_faults(self, request: web.Request) -> web.Response:
         self.faults.clear()
         return await self.show_faults(request)
 
     async def _generate(self, request: web.Request, reply: EngineReply, *, is_streamed: bool) -> web.StreamResponse:
-        """Answer, or fail in the way that the next fault says."""
+        output = StreamedOutput(request) if is_streamed else Output(request)
+        return await self._serve(output, lambda fault: self._run(reply, output, fault))
+
+    async def _serve(self, output: Output, work: EngineWork) -> web.StreamResponse:
+        """Do `work` in a slot, or fail as the next injected fault prescribes."""
         fault = self.faults.take()
         if fault is not None and is_immediate(fault):
-            return await fail_at_once(request, fault)
-        output: Output = StreamedOutput(request) if is_streamed else WholeOutput(request)
+            return await fail_at_once(output.request, fault)
         try:
             async with self._slots.occupy():
-                return await self._run(reply, output, fault)
+                return await work(fault)
         except InjectedFault as hit:
             return hit.response
-        except ConnectionError:  # the client left while we wrote
+        except ConnectionError:  # the client disconnected during a write
             return output.response
 
     async def _run(self, reply: EngineReply, output: Output, fault: Fault | None) -> web.StreamResponse:
@@ -164,11 +184,11 @@ class Engine:
         n_steps = reply.plan.n_steps
         await self._decode(reply, output, n_steps if fault is None else min(fault.after_tokens, n_steps))
         if fault is not None:
-            await output.fail(fault)
+            raise InjectedFault(await output.fail(fault))
         return await output.close(reply)
 
     async def _prefill(self, n_tokens: int) -> None:
-        await self._load.use()
+        await self._loader.use()
         if self.settings.prefill_tps > 0:
             await sleep_until(self._clock, self._clock.now_s() + n_tokens / self.settings.prefill_tps)
 
@@ -182,7 +202,7 @@ class Engine:
             done = due
 
     def _admit(self, model: str) -> None:
-        self._load.check()
+        self._loader.check()
         self._check_model(model)
 
     def _check_model(self, model: str) -> None:
@@ -199,7 +219,7 @@ class Engine:
             "object": "model",
             "created": self._started_at,
             "owned_by": "sparewatt",
-            "status": {"value": self._load.state},
+            "status": {"value": self._loader.state},
             "meta": ({"prefix_cache_tokens": settings.prefix_cache_tokens} if settings.prefix_cache_tokens else {})
             | {
                 "n_ctx_train": settings.n_ctx,
@@ -212,7 +232,7 @@ class Engine:
 
 
 async def read_body(request: web.Request, kind: type[T]) -> T:
-    """The request's body as `kind`, or an error that names the field at fault."""
+    """Decode the body as `kind`. The error names the invalid field."""
     body = await request.read()
     try:
         return msgspec.json.decode(body, type=kind)
@@ -220,8 +240,54 @@ async def read_body(request: web.Request, kind: type[T]) -> T:
         where = _FIELD_IN_ERROR.search(str(error))
         raise InvalidField(str(error), param=where.group(1) if where else None) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidJson(f"The body is not JSON that can be read: {error}.") from None
+        raise InvalidJson(f"The body is not valid JSON: {error}.") from None
 
 
-def _json(value: object) -> web.Response:
-    return json_response(encode(value))
+@web.middleware
+async def errors_as_objects(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Puts every error, aiohttp's own included, into OpenAI's shape."""
+    try:
+        return await handler(request)
+    except SparewattError as error:
+        return json_response(error_body(error), status=error.status)
+    except web.HTTPException as error:
+        code = error.reason.lower().replace(" ", "_")
+        return json_response(error_object(error.reason, "invalid_request_error", code=code), status=error.status)
+
+
+def make_app(engine: Engine) -> web.Application:
+    app = web.Application(middlewares=[errors_as_objects], client_max_size=REQUEST_BODY_BYTES_MAX)
+    app.add_routes(
+        [
+            web.post("/v1/chat/completions", engine.chat),
+            web.post("/v1/completions", engine.complete),
+            web.post("/v1/embeddings", engine.embed),
+            web.get("/v1/models", engine.models),
+            web.get("/v1/models/{name:.+}", engine.model),
+            web.get("/health", engine.health),
+            web.get("/props", engine.props),
+            web.get("/slots", engine.slots),
+            web.post("/apply-template", engine.apply_template),
+            web.post("/tokenize", engine.tokenize),
+            web.get("/engine/stats", engine.show_stats),
+            web.get("/engine/faults", engine.show_faults),
+            web.post("/engine/faults", engine.add_fault),
+            web.delete("/engine/faults", engine.clear_faults),
+        ]
+    )
+    return app
+
+
+@asynccontextmanager
+async def running_engine(
+    settings: EngineSettings | None = None, *, clock: Clock | None = None, port: int = 0
+) -> AsyncIterator[str]:
+    """Serve on a loopback port inside this process; yields the base URL, `http://127.0.0.1:PORT`."""
+    app = make_app(Engine(settings or EngineSettings(), clock=clock))
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=STOP_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port, backlog=BACKLOG).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -1,7 +1,7 @@
-"""The smallest JSON value that a JSON schema allows, with words of the prompt's own as strings.
+"""The smallest JSON value that a JSON schema allows, with given words as strings.
 
-Covers what tool parameters and structured outputs use: types, enums, references, unions, required properties, bounds
-and common formats. `pattern` is the one constraint it does not try to meet.
+Supports what tool parameters and structured outputs use: types, enums, references, unions, required properties, bounds
+and common formats. `pattern` is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEPTH_MAX = 64
 
 STRING_CHARS_MAX = 10_000
 ITEMS_MAX = 1000
-"""What a schema may ask for at least; more is a mistake or an attack."""
+"""The largest minimum that a schema may set; more is a mistake or an attack."""
 
 _FORMATS = {
     "date": "2026-01-02",
@@ -42,7 +42,7 @@ def minimal_value(schema: Schema, *, words: Iterator[str]) -> Any:
 
 
 class _Filler:
-    """Walks one schema; `root` is what references point into."""
+    """Fills one schema; references point into `root`."""
 
     def __init__(self, root: Schema, words: Iterator[str]) -> None:
         self._root = root
@@ -73,11 +73,11 @@ class _Filler:
     def _branches(self, schema: Schema) -> list[Any]:
         branches = list(schema.get("allOf", ()))
         if "$ref" in schema:
-            branches.append(self._referred(schema["$ref"]))
+            branches.append(self._resolve(schema["$ref"]))
         unions = [schema[name] for name in ("anyOf", "oneOf") if schema.get(name)]
         return branches + [min(union, key=_can_recurse) for union in unions]
 
-    def _referred(self, reference: object) -> Any:
+    def _resolve(self, reference: object) -> Any:
         target: Any = self._root
         for name in str(reference).removeprefix("#").strip("/").split("/"):
             key = name.replace("~1", "/").replace("~0", "~")
@@ -110,15 +110,15 @@ class _Filler:
     def _array(self, schema: Schema, *, depth: int) -> list[Any]:
         count = schema.get("minItems", 0)
         if count > ITEMS_MAX:
-            raise _bad_schema(f"asks for more than {ITEMS_MAX} items")
-        ahead = schema.get("prefixItems", [])[:count]
-        rest = [schema.get("items", True)] * (count - len(ahead))
-        return [self.value(item, depth=depth + 1) for item in [*ahead, *rest]]
+            raise _bad_schema(f"requires more than {ITEMS_MAX} items")
+        first = schema.get("prefixItems", [])[:count]
+        rest = [schema.get("items", True)] * (count - len(first))
+        return [self.value(item, depth=depth + 1) for item in [*first, *rest]]
 
     def _string(self, schema: Schema) -> str:
         shortest = schema.get("minLength", 0)
         if shortest > STRING_CHARS_MAX:
-            raise _bad_schema(f"asks for more than {STRING_CHARS_MAX} characters")
+            raise _bad_schema(f"requires more than {STRING_CHARS_MAX} characters")
         if schema.get("format") in _FORMATS:
             return _FORMATS[schema["format"]]
         text = " ".join(islice(self._words, 2 + shortest // 2))
@@ -126,7 +126,7 @@ class _Filler:
 
 
 def _can_recurse(branch: Any) -> bool:
-    """Sorts a branch that refers elsewhere behind one that stands for itself."""
+    """Sorts a branch that is a reference after one that is not."""
     return isinstance(branch, Mapping) and "$ref" in branch
 
 
@@ -153,7 +153,7 @@ def _type_of(schema: Schema) -> object:
 
 
 def _number(schema: Schema, *, step: float) -> float:
-    """The lowest multiple of the step in bounds (0 without bounds), or their middle where they are close."""
+    """The lowest multiple of the step in bounds (0 without bounds), or their middle if no multiple is in bounds."""
     unit: float = schema.get("multipleOf", step)
     low: float | None = schema.get("minimum", schema.get("exclusiveMinimum"))
     high: float | None = schema.get("maximum", schema.get("exclusiveMaximum"))

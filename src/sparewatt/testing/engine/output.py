@@ -1,15 +1,15 @@
-"""Where a generation's tokens go, streamed or whole, and how each kind of fault looks on the connection."""
+"""Writes a reply to the connection, streamed or whole, and injects each kind of fault there."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import NoReturn, Protocol, assert_never
+from typing import assert_never
 
 from aiohttp import web
 
 from sparewatt.core.errors import InternalError
-from sparewatt.testing.engine.replies import EngineReply, ErrorBody, ErrorDetail, encode, error_body, sse
+from sparewatt.testing.engine.replies import EngineReply, encode, error_body, error_object, sse
 from sparewatt.testing.engine.settings import Fault
 
 GARBAGE = b"<html><body>\xff\xfe 502 not what you asked for</body>"
@@ -19,36 +19,49 @@ _INJECTED = InternalError("A fault was injected here.")
 
 
 class InjectedFault(Exception):
-    """Ends a generation that was told to fail; carries what is left to answer."""
+    """Ends a generation by an injected fault; `response` is what aiohttp returns for it."""
 
     def __init__(self, response: web.StreamResponse) -> None:
         super().__init__()
         self.response = response
 
 
-class Output(Protocol):
-    """What the generator needs to deliver a reply."""
-
-    response: web.StreamResponse
-
-    async def open(self, reply: EngineReply) -> None: ...
-
-    async def emit(self, reply: EngineReply, steps: range) -> None: ...
-
-    async def close(self, reply: EngineReply) -> web.StreamResponse: ...
-
-    async def fail(self, fault: Fault) -> NoReturn: ...
-
-
-class StreamedOutput:
-    """Server-sent events, one for each token."""
+class Output:
+    """One JSON body after the last token."""
 
     def __init__(self, request: web.Request) -> None:
-        self.response: web.StreamResponse = web.StreamResponse(headers=_STREAM_HEADERS)
-        self._request = request
+        self.response: web.StreamResponse = web.Response()
+        self.request = request
 
     async def open(self, reply: EngineReply) -> None:
-        await self.response.prepare(self._request)
+        """Nothing is sent before `close`."""
+
+    async def emit(self, reply: EngineReply, steps: range) -> None:
+        """The plan has the tokens; `close` sends them."""
+
+    async def close(self, reply: EngineReply) -> web.StreamResponse:
+        return json_response(reply.whole())
+
+    async def fail(self, fault: Fault) -> web.StreamResponse:
+        match fault.kind:
+            case "error_event":
+                return json_response(error_body(_INJECTED), status=_INJECTED.status)
+            case "garbage":
+                return web.Response(body=GARBAGE, content_type="application/json")
+            case _:
+                await break_off(self.request, fault)
+                return self.response
+
+
+class StreamedOutput(Output):
+    """Server-sent events, one per token."""
+
+    def __init__(self, request: web.Request) -> None:
+        super().__init__(request)
+        self.response = web.StreamResponse(headers=_STREAM_HEADERS)
+
+    async def open(self, reply: EngineReply) -> None:
+        await self.response.prepare(self.request)
         await self._write(reply.opening())
 
     async def emit(self, reply: EngineReply, steps: range) -> None:
@@ -58,54 +71,27 @@ class StreamedOutput:
         await self._write(reply.closing())
         return self.response
 
-    async def fail(self, fault: Fault) -> NoReturn:
+    async def fail(self, fault: Fault) -> web.StreamResponse:
         match fault.kind:
             case "error_event":
                 await self._write(sse(error_body(_INJECTED)))
             case "garbage":
                 await self._write(GARBAGE_EVENT)
             case _:
-                await break_off(self._request, fault)
-        raise InjectedFault(self.response)
+                await break_off(self.request, fault)
+        return self.response
 
     async def _write(self, data: bytes) -> None:
         if data:
             await self.response.write(data)
 
 
-class WholeOutput:
-    """One JSON body when all tokens are there."""
-
-    def __init__(self, request: web.Request) -> None:
-        self.response: web.StreamResponse = web.Response()
-        self._request = request
-
-    async def open(self, reply: EngineReply) -> None:
-        """Nothing is sent before the end."""
-
-    async def emit(self, reply: EngineReply, steps: range) -> None:
-        """Tokens are kept in the plan until the end."""
-
-    async def close(self, reply: EngineReply) -> web.StreamResponse:
-        return json_response(reply.whole())
-
-    async def fail(self, fault: Fault) -> NoReturn:
-        match fault.kind:
-            case "error_event":
-                raise InjectedFault(json_response(encode(error_body(_INJECTED)), status=_INJECTED.status))
-            case "garbage":
-                raise InjectedFault(json_response(GARBAGE))
-            case _:
-                await break_off(self._request, fault)
-        raise InjectedFault(self.response)
-
-
-def json_response(body: bytes, *, status: int = 200) -> web.Response:
-    return web.Response(body=body, status=status, content_type="application/json")
+def json_response(value: object, *, status: int = 200) -> web.Response:
+    return web.Response(body=encode(value), status=status, content_type="application/json")
 
 
 def is_immediate(fault: Fault) -> bool:
-    """Whether the fault strikes before the engine does any work."""
+    """Whether the fault comes before the engine does any work."""
     match fault.kind:
         case "status" | "drop_before_head":
             return True
@@ -120,8 +106,8 @@ def is_immediate(fault: Fault) -> bool:
 async def fail_at_once(request: web.Request, fault: Fault) -> web.StreamResponse:
     match fault.kind:
         case "status":
-            detail = ErrorDetail(_INJECTED.message, _INJECTED.kind, None, "injected_fault")
-            return json_response(encode(ErrorBody(detail)), status=fault.status)
+            body = error_object(_INJECTED.message, _INJECTED.kind, code="injected_fault")
+            return json_response(body, status=fault.status)
         case "garbage":
             return web.Response(body=GARBAGE, content_type="text/html")
         case _:
@@ -130,7 +116,7 @@ async def fail_at_once(request: web.Request, fault: Fault) -> web.StreamResponse
 
 
 async def break_off(request: web.Request, fault: Fault) -> None:
-    """End the process, go silent until the client leaves, or close the connection with the reply unfinished."""
+    """End the process, stall until the client disconnects, or close the connection with the reply unfinished."""
     if fault.kind == "exit":
         os._exit(1)
     if fault.kind == "stall_after_tokens":

@@ -1,7 +1,7 @@
-"""What comes in over HTTP, as msgspec structs: the OpenAI request bodies and the llama.cpp ones.
+"""Request bodies as msgspec structs, of OpenAI's endpoints and of llama.cpp's.
 
-Fields that change nothing in a deterministic answer (temperature, penalties …) are checked where OpenAI checks them and
-otherwise ignored, like every unknown field.
+Fields that do not change a deterministic answer (temperature, penalties …) are validated as OpenAI does and otherwise
+ignored, like every unknown field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TokenIds = list[int]
 
 
 class ContentPart(Struct, frozen=True):
-    """One part of a message; only text is read, another kind is named in the prompt."""
+    """One part of a message. Only text enters the prompt; of other parts, their type."""
 
     type: str
     text: str = ""
@@ -34,7 +34,7 @@ class PastFunctionCall(Struct, frozen=True):
 
 
 class PastToolCall(Struct, frozen=True):
-    """A tool call in a message of the past."""
+    """A tool call in an earlier assistant message."""
 
     id: str
     function: PastFunctionCall
@@ -92,7 +92,7 @@ class EngineStreamOptions(Struct, frozen=True):
 
 
 class GenerateRequest(Struct, frozen=True, kw_only=True):
-    """What chats and raw completions have in common."""
+    """The common fields of chats and raw completions."""
 
     model: str
     stream: bool | None = None

@@ -1,7 +1,4 @@
-"""How an engine behaves: its settings, the faults it can be given, and what it counts.
-
-The errors here complete the tree of `core.errors` for the one process that plays a model server.
-"""
+"""The engine's settings, injected faults, counters and errors."""
 
 from __future__ import annotations
 
@@ -15,17 +12,14 @@ from sparewatt.core.errors import BadRequest, SparewattError
 from sparewatt.core.rng import Rng, seeded
 from sparewatt.protocol.link.node_report import Capability
 
-QUEUE_MAX = 10_000
-"""Requests that may wait for a slot; a test that needs more is testing its own loop."""
-
 FAULTS_MAX = 64
-"""Faults that may wait for requests."""
+"""Faults that may be pending."""
 
 FaultKind = Literal[
     "status", "drop_before_head", "drop_after_tokens", "stall_after_tokens", "garbage", "error_event", "exit"
 ]
-_CHANCE_KINDS: tuple[FaultKind, ...] = ("status", "drop_before_head", "drop_after_tokens", "error_event")
-_CHANCE_TOKENS_MAX = 20
+_RANDOM_KINDS: tuple[FaultKind, ...] = ("status", "drop_before_head", "drop_after_tokens", "error_event")
+_RANDOM_TOKENS_MAX = 20
 
 
 class EngineContextTooLong(BadRequest):
@@ -51,7 +45,7 @@ class EngineQueueFull(SparewattError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """One engine. A rate of 0 means as fast as it goes; `answer_tokens` fixes every answer's natural length."""
+    """A rate of 0 means as fast as possible; `answer_tokens` fixes every answer's natural length."""
 
     models: tuple[str, ...] = ("deterministic",)
     answer_tokens: int | None = None
@@ -65,7 +59,7 @@ class EngineSettings:
     n_embd: int = 64
     prefix_cache_tokens: int = 0
     capabilities: tuple[Capability, ...] = get_args(Capability)
-    """What it says that it can do; it does all of it anyway."""
+    """Only what the engine advertises; it serves all of them anyway."""
     fail_rate: float = 0.0
     seed: int = 0
 
@@ -92,37 +86,37 @@ class EngineStats:
 
 
 class FaultQueue:
-    """The faults to come, first in first out, and behind them those that chance brings."""
+    """Pending faults, first in first out. If none is pending, requests fail at random at `fail_rate`."""
 
     def __init__(self, *, fail_rate: float, seed: int) -> None:
         self._fail_rate = fail_rate
         self._rng: Rng = seeded(seed)
-        self._waiting: deque[tuple[Fault, int | None]] = deque()
+        self._pending: deque[tuple[Fault, int | None]] = deque()
 
     def add(self, fault: Fault) -> None:
-        if len(self._waiting) >= FAULTS_MAX:
-            raise TooManyFaults(f"At most {FAULTS_MAX} faults can wait. Clear them with DELETE /engine/faults.")
-        self._waiting.append((fault, fault.count))
+        if len(self._pending) >= FAULTS_MAX:
+            raise TooManyFaults(f"At most {FAULTS_MAX} faults can be pending. Clear them with DELETE /engine/faults.")
+        self._pending.append((fault, fault.count))
 
     def clear(self) -> None:
-        self._waiting.clear()
+        self._pending.clear()
 
     def pending(self) -> list[Fault]:
-        return [Fault(fault.kind, fault.after_tokens, fault.status, left) for fault, left in self._waiting]
+        return [Fault(fault.kind, fault.after_tokens, fault.status, left) for fault, left in self._pending]
 
     def take(self) -> Fault | None:
-        """The fault of the request that just came in."""
-        if not self._waiting:
-            return self._by_chance()
-        fault, left = self._waiting[0]
+        """The fault for the next request."""
+        if not self._pending:
+            return self._random_fault()
+        fault, left = self._pending[0]
         if left is not None:
-            self._waiting.popleft()
+            self._pending.popleft()
             if left > 1:
-                self._waiting.appendleft((fault, left - 1))
+                self._pending.appendleft((fault, left - 1))
         return fault
 
-    def _by_chance(self) -> Fault | None:
+    def _random_fault(self) -> Fault | None:
         if self._fail_rate <= 0 or self._rng.random() >= self._fail_rate:
             return None
-        kind = _CHANCE_KINDS[int(self._rng.random() * len(_CHANCE_KINDS))]
-        return Fault(kind, after_tokens=int(self._rng.random() * _CHANCE_TOKENS_MAX))
+        kind = _RANDOM_KINDS[int(self._rng.random() * len(_RANDOM_KINDS))]
+        return Fault(kind, after_tokens=int(self._rng.random() * _RANDOM_TOKENS_MAX))

@@ -1,8 +1,8 @@
 """The engine's text as a pure function: token `i` of an answer depends only on the prompt's hash and `i`.
 
-So a test can compute what any request must return, and an answer that was cut anywhere (between tokens or inside
-one) continues byte for byte: the prompt plus the text so far leads back to the same hash and the next position.
-Nothing here knows about HTTP, time or limits on length.
+So a test can compute the answer to any request. An answer that was cut anywhere, even inside a token, continues byte
+for byte: the prompt with the text so far leads back to the same hash and the next position. HTTP, time and limits on
+length are not in this module.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _WORDS = (
 )
 _MARKS = (",", ".", ";", ":", "!", "?", ' "', '"', "…", " —", " 🙂", "\\", " (", ")", "'")
 VOCABULARY: tuple[str, ...] = tuple(f" {word}" for word in _WORDS.split()) + _MARKS
-"""Every token starts with a space or is a mark, and none holds `<`, `|` or `>`, so a marker is never generated."""
+"""Every token starts with a space or is a mark, and none contains `<`, `|` or `>`: no marker is ever generated."""
 
 LABEL = re.compile(r"\[label (\w{1,40})\]")
-"""In a chat: every token of its answer says whose it is and which one, so that a stray one is seen at once."""
+"""In a chat: every token of the answer is this label and its position, so that a misrouted token can be seen."""
 
 _TOKEN = re.compile(r"<\|\w+\|>| ?\w+| ?[^\w\s]|\s")
 _TOKEN_START = re.compile("[" + re.escape("".join(sorted({token[0] for token in VOCABULARY}))) + "]")
@@ -49,7 +49,7 @@ _TOKENS_PER_BLOCK = 16
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """Where a prompt stands: `n_tokens` of the answer to `base` are in it, and `n_chars` of the next one."""
+    """A prompt that ends with a part of the answer to `base`: `n_tokens`, and `n_chars` of the next token."""
 
     base: str
     n_tokens: int
@@ -57,7 +57,7 @@ class Continuation:
 
 
 def tokenize(text: str) -> list[str]:
-    """The engine's tokens; joined again they are `text`, and a generated answer splits as it was generated."""
+    """Joined again the tokens are `text`; a generated answer is split into the tokens that were generated."""
     return _TOKEN.findall(text)
 
 
@@ -66,33 +66,33 @@ def count_tokens(text: str) -> int:
 
 
 def render_chat(messages: Sequence[EngineMessage | Mapping[str, object]]) -> str:
-    """The prompt of a chat. It ends with the assistant marker, plus the text of a last assistant message."""
-    turns = [
+    """The prompt of a chat. It ends with the assistant marker, and the text of a last assistant message."""
+    parsed = [
         message if isinstance(message, EngineMessage) else msgspec.convert(message, EngineMessage)
         for message in messages
     ]
-    prompt = "\n".join(f"<|{turn.role}|>{message_text(turn)}" for turn in turns)
-    is_prefilled = bool(turns) and turns[-1].role == "assistant" and not turns[-1].tool_calls
+    prompt = "\n".join(f"<|{message.role}|>{message_text(message)}" for message in parsed)
+    is_prefilled = bool(parsed) and parsed[-1].role == "assistant" and not parsed[-1].tool_calls
     return prompt if is_prefilled else f"{prompt}\n{ASSISTANT_MARKER}"
 
 
 def answer_tokens(prompt: str, start: int, count: int, *, seed: int | None = None, choice: int = 0) -> list[str]:
-    """Tokens `start` to `start + count` of the endless answer to `prompt`, which is taken as it is (no splitting)."""
+    """Tokens `start` to `start + count` of the endless answer to `prompt`, which is not searched for a continuation."""
     digest, label = _digest(prompt, seed=seed, choice=choice), _label(prompt)
     return [_token(digest, i, label=label) for i in range(start, start + count)]
 
 
 def natural_length(prompt: str, *, seed: int | None = None, choice: int = 0) -> int:
-    """How many tokens the answer has when nothing cuts it short."""
+    """Tokens of the answer if no limit ends it earlier."""
     digest = _digest(prompt, seed=seed, choice=choice)
     return NATURAL_TOKENS_MIN + int.from_bytes(digest[:4], "big") % (NATURAL_TOKENS_MAX - NATURAL_TOKENS_MIN + 1)
 
 
 def continuation(prompt: str, *, seed: int | None = None, choice: int = 0) -> Continuation:
-    """Split a prompt into what was asked and how much of the answer it already holds.
+    """Split a prompt into its question and the part of the answer at its end.
 
-    The earliest split that fits wins. Emitted text fits wherever a longer run of it does, so a prompt with some of
-    its answer behind it splits where the prompt itself did. Only text behind the last assistant marker is searched.
+    The earliest split that fits is taken. A shorter part of an answer fits wherever a longer one does, so the split is
+    the same after every cut. Only text after the last assistant marker is searched.
     """
     marker_at = prompt.rfind(ASSISTANT_MARKER)
     hashed_to = marker_at + len(ASSISTANT_MARKER) if marker_at >= 0 else 0
@@ -107,14 +107,8 @@ def continuation(prompt: str, *, seed: int | None = None, choice: int = 0) -> Co
     return Continuation(prompt, 0, 0)
 
 
-def split_continuation(prompt: str, *, seed: int | None = None, choice: int = 0) -> tuple[str, int]:
-    """`(base_prompt, n_tokens_already_emitted)`; a token that was cut inside does not count as emitted."""
-    split = continuation(prompt, seed=seed, choice=choice)
-    return split.base, split.n_tokens
-
-
 def remaining_tokens(split: Continuation, count: int, *, seed: int | None = None, choice: int = 0) -> list[str]:
-    """The next `count` tokens after `split`; the first is the rest of the token that was cut, if one was."""
+    """The next `count` tokens after `split`; the first is the rest of a token that was cut inside."""
     tokens = answer_tokens(split.base, split.n_tokens, count, seed=seed, choice=choice)
     return [tokens[0][split.n_chars :], *tokens[1:]] if tokens else []
 
@@ -127,7 +121,7 @@ def expected_text(
     seed: int | None = None,
     choice: int = 0,
 ) -> str:
-    """The text an undisturbed engine returns for `prompt` (a raw prompt, or `render_chat` of a chat)."""
+    """What an engine without faults returns for `prompt` (a raw prompt, or `render_chat` of a chat)."""
     split = continuation(prompt, seed=seed, choice=choice)
     length = natural_length(split.base, seed=seed, choice=choice) if answer_length is None else answer_length
     n_left = max(length - split.n_tokens, 0)
@@ -136,7 +130,7 @@ def expected_text(
 
 
 def words(prompt: str, *, seed: int | None = None, choice: int = 0) -> Iterator[str]:
-    """An endless run of plain ASCII words that belongs to `prompt`; what JSON answers are filled with."""
+    """An endless sequence of ASCII words, by the prompt's hash; strings in JSON answers consist of them."""
     digest = _digest(prompt, seed=seed, choice=choice)
     i = 0
     while True:
@@ -147,7 +141,7 @@ def words(prompt: str, *, seed: int | None = None, choice: int = 0) -> Iterator[
 
 
 def message_text(message: EngineMessage) -> str:
-    """What a message adds to the prompt behind its role."""
+    """What a message adds to the prompt after its role."""
     calls = "".join(f"{call.function.name}({call.function.arguments})" for call in message.tool_calls or ())
     match message.content:
         case None:
@@ -163,7 +157,7 @@ def _part_text(part: ContentPart) -> str:
 
 
 def _salt(*, seed: int | None, choice: int) -> bytes:
-    """Nothing for the plain first answer, so that its hash is the prompt's own."""
+    """Empty for the first choice without a seed, whose hash is the prompt's own."""
     return b"" if seed is None and choice == 0 else f"{seed}:{choice}\0".encode()
 
 
@@ -172,7 +166,7 @@ def _digest(prompt: str, *, seed: int | None, choice: int) -> bytes:
 
 
 def _fit(prompt: str, *, at: int, digest: bytes, label: str) -> tuple[int, int] | None:
-    """How much of the answer stands in `prompt` from `at` to its end, or None where something else does."""
+    """Tokens and further characters of the answer in `prompt` from `at` to its end; None if other text is there."""
     n_tokens = 0
     while at < len(prompt):
         token = _token(digest, n_tokens, label=label)
@@ -185,7 +179,7 @@ def _fit(prompt: str, *, at: int, digest: bytes, label: str) -> tuple[int, int] 
 
 
 def _label(prompt: str) -> str:
-    """What a chat wants its tokens to be labelled with; nothing in a raw prompt, which may be half an answer."""
+    """The label of a chat. A raw prompt has none, since it may be half an answer."""
     found = LABEL.search(prompt, 0, max(0, prompt.rfind(ASSISTANT_MARKER)))
     return found[1] if found else ""
 

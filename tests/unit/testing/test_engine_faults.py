@@ -160,7 +160,7 @@ async def test_an_unknown_fault_is_refused(engine: Client, fault: dict[str, Any]
     assert (await engine.try_post("/engine/faults", **fault))[0] == 400
 
 
-def test_faults_by_chance_repeat_with_their_seed_and_keep_to_their_rate() -> None:
+def test_random_faults_repeat_with_their_seed_and_have_their_rate() -> None:
     def drawn(seed: int) -> list[Fault | None]:
         faults = FaultQueue(fail_rate=0.25, seed=seed)
         return [faults.take() for _ in range(2000)]

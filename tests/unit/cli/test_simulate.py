@@ -18,7 +18,9 @@ def run(*words: str) -> int:
     return ended.value.code
 
 
-def test_a_small_study_prints_writes_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_study_prints_a_table_and_writes_json_and_plot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     numbers, picture = tmp_path / "a.json", tmp_path / "a.svg"
     words = ("--policy", "balanced,p2c", "--json", str(numbers), "--plot", str(picture), "--compare-spot")
     assert run(*SMALL, *words) == 0
@@ -63,9 +65,9 @@ def test_garbage_is_counted_when_there_is_some(tmp_path: Path) -> None:
 )
 def test_bad_options_are_usage_errors(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*SMALL, *words) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "rror" in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "rror" in printed.err
 
 
 def test_a_bad_trace_is_a_failure_with_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

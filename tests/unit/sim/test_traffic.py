@@ -8,8 +8,7 @@ import pytest
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.sim.scenario import make_scenario
-from sparewatt.sim.traffic.trace import TraceRequest
-from sparewatt.sim.traffic.workload import generate_trace, make_jobs, read_trace
+from sparewatt.sim.traffic import TraceRequest, generate_trace, make_jobs, read_trace
 
 BAD_BLOCKS = '{"t_ms":0,"input_tokens":1,"output_tokens":1,"prefix_blocks":[1,"a"]}\n'
 
@@ -74,7 +73,7 @@ def test_the_generator_has_the_published_sizes() -> None:
     assert statistics.mean(r.output_tokens for r in requests) == pytest.approx(211, rel=0.15)
 
 
-def test_jobs_come_at_the_asked_rate_in_order_of_time() -> None:
+def test_jobs_arrive_at_the_given_rate_in_order_of_time() -> None:
     jobs = make_jobs(generate_trace(120.0, seed=1), make_scenario(5, seed=1), rate=50.0, duration_s=100.0, seed=1)
     assert len(jobs) / 100 == pytest.approx(50.0, rel=0.05)
     times = [job.arrived_s for job in jobs]

@@ -1,4 +1,4 @@
-"""Log files of children: private, appended to, bounded."""
+"""Log files of child processes: private, appended to, rotated."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.machine import logs
+from sparewatt.machine import spawn
 
 
 def test_a_log_is_private_and_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     for line in (b"one\n", b"two\n"):
-        with logs.open_log(path) as log:
+        with spawn.open_log(path) as log:
             log.write(line)
     assert path.read_bytes() == b"one\ntwo\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_log_that_has_grown_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LOG_BYTES_MAX", 10)
+def test_a_log_over_its_bound_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "LOG_BYTES_MAX", 10)
     path = tmp_path / "x.log"
     path.write_bytes(b"0123456789A")
-    with logs.open_log(path) as log:
+    with spawn.open_log(path) as log:
         log.write(b"new")
     assert path.read_bytes() == b"new"
     assert (tmp_path / "x.log.1").read_bytes() == b"0123456789A"
 
 
-def test_a_log_at_its_bound_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LOG_BYTES_MAX", 10)
+def test_a_log_at_its_bound_is_not_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "LOG_BYTES_MAX", 10)
     path = tmp_path / "x.log"
     path.write_bytes(b"0123456789")
-    logs.open_log(path).close()
+    spawn.open_log(path).close()
     assert path.read_bytes() == b"0123456789"
 
 
 def test_the_tail_is_the_end_of_what_was_written_since(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
     path.write_bytes(b"before\nafter\n")
-    assert logs.read_tail(path) == "before\nafter"
-    assert logs.read_tail(path, since=7) == "after"
+    assert spawn.read_tail(path) == "before\nafter"
+    assert spawn.read_tail(path, since=7) == "after"
     path.write_bytes(b"a" * 5000 + b"end")
-    assert len(logs.read_tail(path)) == logs.TAIL_BYTES
-    assert logs.read_tail(path).endswith("aend")
+    assert len(spawn.read_tail(path)) == spawn.LOG_TAIL_BYTES
+    assert spawn.read_tail(path).endswith("aend")

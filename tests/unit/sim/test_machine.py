@@ -8,66 +8,66 @@ import pytest
 
 from sparewatt.sim.fleet.machine import SimMachine, SimModelState
 from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, SimGpu
-from tests.unit.sim.conftest import GPU, LARGE, SMALL, THIRD, Heard, make_job, run_out
+from tests.unit.sim.conftest import GPU, LARGE, SMALL, THIRD, RecordedEvents, make_job, run_out
 
 Make = Callable[..., SimMachine]
 
 
-def test_a_job_alone_takes_its_reading_and_its_steps(make_machine: Make, heard: Heard) -> None:
+def test_a_job_alone_takes_its_prefill_and_its_steps(make_machine: Make, events: RecordedEvents) -> None:
     machine, job = make_machine(), make_job(1)
     machine.accept(job, 0.0)
     run_out(machine)
     reading_s = 2 * 4e9 * 1000 / (0.5 * 100e12)
     step_s = (8e9 + 1050 * 1e5) / (0.77 * 1e12) + STEP_FIXED_S + STEP_PER_JOB_S
-    assert [at_s for _, at_s in heard.first] == pytest.approx([reading_s])
-    assert [at_s for _, at_s in heard.finished] == pytest.approx([reading_s + 100 * step_s])
+    assert [at_s for _, at_s in events.first] == pytest.approx([reading_s])
+    assert [at_s for _, at_s in events.finished] == pytest.approx([reading_s + 100 * step_s])
 
 
-def test_reading_and_writing_halve_each_other(make_machine: Make, heard: Heard) -> None:
+def test_prefill_and_decoding_halve_each_others_speed(make_machine: Make, events: RecordedEvents) -> None:
     machine = make_machine()
     machine.accept(make_job(1, output=1000), 0.0)
     machine.wake(machine.next_event_s())
-    started_s = heard.first[0][1]
+    started_s = events.first[0][1]
     machine.accept(make_job(2), started_s)
     machine.wake(machine.next_event_s())
     alone_s = 2 * 4e9 * 1000 / (0.5 * 100e12)
-    assert heard.first[1][1] - started_s == pytest.approx(2 * alone_s)
+    assert events.first[1][1] - started_s == pytest.approx(2 * alone_s)
 
 
-def test_prompts_are_read_in_the_order_they_came(make_machine: Make, heard: Heard) -> None:
+def test_prefill_is_in_order_of_arrival(make_machine: Make, events: RecordedEvents) -> None:
     machine = make_machine()
     for number in (3, 1, 2):
         machine.accept(make_job(number), 0.0)
     run_out(machine)
-    assert [number for number, _ in heard.first] == [3, 1, 2]
+    assert [number for number, _ in events.first] == [3, 1, 2]
 
 
-def test_a_job_waits_until_its_context_fits(make_machine: Make, heard: Heard) -> None:
+def test_a_job_waits_until_its_context_fits(make_machine: Make, events: RecordedEvents) -> None:
     machine = make_machine()
     room_tokens = int(machine.kv_capacity / 1e5)
     machine.accept(make_job(1, prompt=room_tokens - 200, output=100), 0.0)
     machine.accept(make_job(2, prompt=500, output=100), 0.0)
     run_out(machine)
-    assert heard.first[1][1] > heard.finished[0][1]
+    assert events.first[1][1] > events.finished[0][1]
 
 
-def test_a_job_too_large_for_the_memory_runs_alone(make_machine: Make, heard: Heard) -> None:
+def test_a_job_too_large_for_the_memory_runs_alone(make_machine: Make, events: RecordedEvents) -> None:
     machine = make_machine()
     machine.accept(make_job(1, prompt=int(2 * machine.kv_capacity / 1e5)), 0.0)
     run_out(machine)
-    assert len(heard.finished) == 1
+    assert len(events.finished) == 1
 
 
-def test_a_cold_model_is_loaded_before_the_prompt_is_read(make_machine: Make, heard: Heard) -> None:
+def test_a_cold_model_is_loaded_before_the_prompt_is_read(make_machine: Make, events: RecordedEvents) -> None:
     machine, job = make_machine(), make_job(1, model=LARGE)
     machine.accept(job, 0.0)
     assert machine.states[LARGE.number] is SimModelState.LOADING
     run_out(machine)
     assert not job.was_warm
-    assert heard.first[0][1] >= machine.site.cold_load_s(LARGE)
+    assert events.first[0][1] >= machine.site.cold_load_s(LARGE)
 
 
-def test_the_least_recently_used_idle_model_makes_room(make_machine: Make) -> None:
+def test_the_least_recently_used_idle_model_is_evicted(make_machine: Make) -> None:
     machine = make_machine(warm=(0, 1), gpu=replace(GPU, vram_gb=26.0))
     machine.accept(make_job(1, model=SMALL), 1.0)
     run_out(machine)
@@ -76,7 +76,7 @@ def test_the_least_recently_used_idle_model_makes_room(make_machine: Make) -> No
     assert machine.states[SMALL.number] is SimModelState.WARM
 
 
-def test_a_load_beside_others_leaves_room_for_contexts(make_machine: Make) -> None:
+def test_loading_a_second_model_leaves_room_for_contexts(make_machine: Make) -> None:
     machine = make_machine(warm=(0, 1))  # with SMALL still there, THIRD would leave 3.6 GB
     machine.accept(make_job(1, model=THIRD), 0.0)
     assert [machine.states[model.number] for model in (SMALL, LARGE)] == [SimModelState.ON_DISK] * 2
@@ -88,7 +88,7 @@ def test_a_load_beside_others_leaves_room_for_contexts(make_machine: Make) -> No
     assert busy.states[THIRD.number] is SimModelState.WARM
 
 
-def test_a_model_in_use_is_never_thrown_out(make_machine: Make) -> None:
+def test_a_model_in_use_is_never_evicted(make_machine: Make) -> None:
     machine = make_machine(warm=(0,), gpu=SimGpu("small", 17.0, 100.0, 1000.0, 0.3, 1.0, at_home=True))
     machine.accept(make_job(1, model=SMALL, output=5000), 0.0)
     machine.accept(make_job(2, model=LARGE), 0.1)
@@ -106,12 +106,12 @@ def test_a_dead_machine_loses_all_jobs_and_comes_back_as_it_started(make_machine
     assert {job.number for job in machine.die(0.01)} == {0, 1, 2}
     machine.revive(10.0)
     assert machine.jobs == 0
-    assert machine.kv_used == machine.active_weights == 0.0
+    assert machine.kv_used == machine.active_bytes == 0.0
     assert machine.states[SMALL.number] is SimModelState.WARM
     assert machine.states[LARGE.number] is SimModelState.ON_DISK
 
 
-def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> None:
+def test_running_sums_equal_sums_over_all_jobs(make_machine: Make) -> None:
     rng = random.Random(7)  # noqa: S311 (repeatable)
     machine = make_machine(warm=(0, 1), gateways=3)
     now_s = 0.0
@@ -135,10 +135,10 @@ def test_running_sums_are_those_of_a_walk_over_all_jobs(make_machine: Make) -> N
         assert machine.jobs == sum(share.jobs for share in machine.gateway_totals)
     run_out(machine, events=10_000)
     assert machine.jobs == 0
-    assert machine.kv_used == machine.kv_read == machine.active_weights == 0.0
+    assert machine.kv_used == machine.kv_read == machine.active_bytes == 0.0
 
 
-def test_no_more_answers_are_written_at_once_than_there_are_slots(make_machine: Make) -> None:
+def test_the_decoding_batch_is_bounded_by_the_slots(make_machine: Make) -> None:
     machine = make_machine(slots=2)
     for number in range(4):
         machine.accept(make_job(number), 0.0)

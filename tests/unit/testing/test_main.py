@@ -45,7 +45,7 @@ async def test_a_signal_ends_it_well_even_in_the_middle_of_a_stall(name: signal.
             assert await asyncio.wait_for(process.wait(), CEILING_S) == 0
 
 
-async def test_the_port_file_holds_the_port_and_no_draft_stays_beside_it(tmp_path: Path) -> None:
+async def test_the_port_file_has_the_port_and_no_draft_is_left(tmp_path: Path) -> None:
     async with engine_process("--port-file", str(tmp_path / "port")) as (_, engine):
         assert _contents(tmp_path) == {"port": engine.base_url.removeprefix("http://127.0.0.1:")}
 

@@ -76,12 +76,12 @@ async def test_embeddings_are_the_same_unit_vectors_as_floats_and_as_base64(engi
         assert plain["index"] == packed["index"] == i
 
 
-async def test_embeddings_have_the_dimensions_asked_for(engine: Client) -> None:
+async def test_embeddings_have_the_requested_dimensions(engine: Client) -> None:
     reply = await engine.post("/v1/embeddings", input="one", dimensions=12)
     assert len(reply["data"][0]["embedding"]) == 12
 
 
-async def test_models_carry_what_llama_cpp_says_of_them(engine: Client) -> None:
+async def test_models_have_the_metadata_of_llama_cpp(engine: Client) -> None:
     model = (await engine.get("/v1/models"))["data"][0]
     assert model == await engine.get(f"/v1/models/{MODEL}")
     assert model["id"] == MODEL
@@ -93,7 +93,7 @@ async def test_a_model_with_slashes_in_its_name_is_found() -> None:
         assert (await engine.get("/v1/models/org/name"))["id"] == "org/name"
 
 
-async def test_props_and_slots_tell_the_capacity() -> None:
+async def test_props_and_slots_report_the_capacity() -> None:
     async with engine_client(EngineSettings(models=(MODEL,), slots=3, n_ctx=512)) as engine:
         props = await engine.get("/props")
         assert props["total_slots"] == 3
@@ -156,7 +156,7 @@ async def test_an_engine_that_loads_at_start_refuses_until_it_has() -> None:
         assert (await engine.get("/v1/models"))["data"][0]["status"]["value"] == "loading"
 
 
-async def test_a_cold_engine_is_well_and_loads_on_first_use() -> None:
+async def test_a_cold_engine_is_healthy_and_loads_on_first_use() -> None:
     async with engine_client(EngineSettings(models=(MODEL,), load_s=5, cold=True)) as engine:
         assert await engine.get("/health") == {"status": "ok"}
         assert (await engine.get("/v1/models"))["data"][0]["status"]["value"] == "unloaded"
@@ -164,7 +164,7 @@ async def test_a_cold_engine_is_well_and_loads_on_first_use() -> None:
         assert (await engine.get("/v1/models"))["data"][0]["status"]["value"] == "loaded"
 
 
-async def test_a_cold_engine_is_well_while_it_loads_and_lets_requests_wait() -> None:
+async def test_a_cold_engine_is_healthy_while_it_loads_and_requests_wait() -> None:
     async with engine_client(EngineSettings(models=(MODEL,), load_s=5, cold=True), clock=StillClock()) as engine:
         waiting = asyncio.create_task(engine.try_post("/v1/chat/completions", messages=chat("x")))
         await eventually(lambda: _is_loading(engine))

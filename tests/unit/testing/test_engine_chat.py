@@ -33,7 +33,7 @@ async def test_a_stream_says_what_the_whole_reply_says(engine: Client) -> None:
     assert len({chunk["id"] for chunk in chunks}) == 1
 
 
-async def test_usage_comes_last_and_is_null_before_when_asked_for(engine: Client) -> None:
+async def test_requested_usage_comes_last_and_is_null_before(engine: Client) -> None:
     whole = await engine.post(PATH, messages=chat("Hello"))
     chunks = await engine.stream(PATH, messages=chat("Hello"), stream_options={"include_usage": True})
     assert all(chunk["usage"] is None for chunk in chunks[:-1])
@@ -41,7 +41,7 @@ async def test_usage_comes_last_and_is_null_before_when_asked_for(engine: Client
     assert chunks[-1]["usage"] == whole["usage"]
 
 
-async def test_usage_is_absent_from_a_stream_that_did_not_ask(engine: Client) -> None:
+async def test_usage_is_absent_from_a_stream_unless_requested(engine: Client) -> None:
     assert not any("usage" in chunk for chunk in await engine.stream(PATH, messages=chat("Hello")))
 
 
@@ -130,6 +130,6 @@ async def test_logprobs_cover_every_token_with_the_chosen_one_on_top(engine: Cli
     assert [each["choices"][0]["logprobs"]["content"][0] for each in chunks[1:-1]] == content
 
 
-async def test_logprobs_are_null_unless_asked_for(engine: Client) -> None:
+async def test_logprobs_are_null_unless_requested(engine: Client) -> None:
     reply = await engine.post(PATH, messages=chat("Hello"))
     assert reply["choices"][0]["logprobs"] is None

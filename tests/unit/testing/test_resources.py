@@ -1,4 +1,4 @@
-"""Slots, the queue behind them, what happens when a client leaves, and the pace of tokens."""
+"""Slots and their queue, clients that disconnect, and the token rate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 from sparewatt.core.clock import Timer, sleep_until
 from sparewatt.testing import EngineSettings, InstantClock
-from sparewatt.testing.engine.pacer import FREE_RUN_STEPS, TokenPacer
+from sparewatt.testing.engine.resources import UNPACED_STEPS, EngineSlots, TokenPacer
 from sparewatt.testing.engine.settings import EngineQueueFull, EngineStats
-from sparewatt.testing.engine.slots import EngineSlots
 from tests.unit.testing.client import MODEL, Client, NoTimer, StillClock, chat, engine_client, eventually
 
 PATH = "/v1/chat/completions"
@@ -26,7 +25,7 @@ async def _idle(engine: Client) -> bool:
     return (await engine.stats())["running"] == 0
 
 
-async def test_a_client_that_leaves_frees_its_slot_for_the_next_in_line() -> None:
+async def test_a_client_that_disconnects_frees_its_slot_for_the_next_in_the_queue() -> None:
     async with engine_client(ONE_SLOT, clock=StillClock()) as engine:
         async with engine.open(PATH, messages=chat("first")) as first:
             assert await first.content.readline()
@@ -43,7 +42,7 @@ async def test_a_client_that_leaves_frees_its_slot_for_the_next_in_line() -> Non
         assert (await engine.get("/slots"))[0]["is_processing"] is False
 
 
-async def test_a_client_that_leaves_an_unstreamed_reply_stops_it() -> None:
+async def test_a_client_that_disconnects_stops_an_unstreamed_reply() -> None:
     async with engine_client(ONE_SLOT, clock=StillClock()) as engine:
         request = asyncio.create_task(engine.try_post(PATH, messages=chat("x")))
         await eventually(lambda: _running(engine))
@@ -52,7 +51,7 @@ async def test_a_client_that_leaves_an_unstreamed_reply_stops_it() -> None:
         assert (await engine.stats())["cancelled"] == 1
 
 
-async def test_a_client_that_leaves_the_queue_is_forgotten() -> None:
+async def test_a_client_that_disconnects_leaves_the_queue() -> None:
     async with engine_client(ONE_SLOT, clock=StillClock()) as engine, engine.open(PATH, messages=chat("first")):
         waiting = asyncio.create_task(engine.try_post(PATH, messages=chat("second")))
         await eventually(lambda: _queued(engine, 1))
@@ -89,14 +88,14 @@ async def test_slots_are_given_first_come_first_served() -> None:
 
 
 async def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparewatt.testing.engine.slots.QUEUE_MAX", 0)
+    monkeypatch.setattr("sparewatt.testing.engine.resources.QUEUE_MAX", 0)
     with pytest.raises(EngineQueueFull):
         async with EngineSlots(1, EngineStats()).occupy():
             pass
 
 
 class SteppingClock:
-    """A clock on which every alarm rings `late_s` late."""
+    """A clock on which every timer fires `late_s` late."""
 
     def __init__(self, *, late_s: float) -> None:
         self.at_s = 0.0
@@ -140,10 +139,10 @@ async def test_slow_tokens_come_one_at_a_time() -> None:
 
 
 async def test_without_a_rate_tokens_come_in_batches() -> None:
-    assert await TokenPacer(StillClock(), tps=0).next_due(0) == FREE_RUN_STEPS
+    assert await TokenPacer(StillClock(), tps=0).next_due(0) == UNPACED_STEPS
 
 
-async def test_the_instant_clock_moves_to_where_it_was_awaited() -> None:
+async def test_the_instant_clock_jumps_to_the_awaited_time() -> None:
     clock = InstantClock()
     await sleep_until(clock, 5.0)
     assert clock.now_s() == 5.0

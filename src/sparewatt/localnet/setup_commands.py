@@ -1,4 +1,7 @@
-"""Commands that install something beside a running network, one after the other: two would write the same files."""
+"""Installs and builds that run in the background of a starting network. The network does not wait for them.
+
+They run one at a time, because two package managers would write the same files.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import signal
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
-from sparewatt.machine.logs import read_tail
-from sparewatt.machine.spawn import exits_within, kill_group, spawn
+from sparewatt.machine.backoff import Notify
+from sparewatt.machine.spawn import exits_within, kill_group, read_tail, spawn
 
 SETUP_S = 900.0
 """90 MB at a megabit per second, and unpacking them."""
@@ -31,3 +34,16 @@ class SetupRunner:
                 kill_group(process)
         if process.returncode != 0:
             raise StartupError(f"{what.capitalize()} cannot be set up. The end of the log:\n{read_tail(log_path)}")
+
+
+async def build_dashboard(command: str | None, data: Path, setups: SetupRunner, *, notify: Notify) -> None:
+    """Run `command`, unless it is None because the wheel contains the dashboard.
+
+    Until it is built, the gateway shows a plain page.
+    """
+    if command is None:
+        return
+    try:
+        await setups.run(command, what="the dashboard", log_path=data / "logs" / "web-setup.log")
+    except StartupError as error:
+        notify(f"No dashboard: {error.message}\nEverything else works without it.")

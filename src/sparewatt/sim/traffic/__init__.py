@@ -1,1 +1,0 @@
-"""The simulated workload: traces, and the jobs made from them."""
