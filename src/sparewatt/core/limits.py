@@ -386,23 +386,11 @@ RECEIPTS_PER_NODE_MAX = 10_000
 TRANSFER_NANO_MAX = 10**15
 """One grant, deposit or funding: a million dollars. Above it a zero was typed too many, and sums must fit a bigint."""
 
-STATEMENT_LINES_MAX = 1_000
-"""Lines of a statement per page, some 300 kB; further ones follow by cursor."""
-
-STATEMENT_DAYS_MAX = 400
-"""The longest time that one statement covers: a year, and a month to compare with."""
-
-STATEMENT_DAYS = 30
-"""What a statement covers if nothing else is asked for."""
-
 OWNERS_REDEEMED_AT_ONCE = 1_000
 """Owners who share the treasury's budget in one round, those with the most promo income first."""
 
 PAYOUT_LEAVES_MAX = 1 << 20
 """Accounts in one payout root: what the settlement contract takes."""
-
-REFERENCE_CHARS_MAX = 100
-"""Names that clients give to grants and deposits, so that asking twice does it once."""
 
 CHAIN_CALL_S = 10.0
 """One question to a chain's node; a healthy one answers within a second."""
@@ -440,21 +428,6 @@ OUTBOX_VERSIONS_MAX = 20
 DELIVERED_AT_ONCE = 100
 """Final events handed over in one go."""
 
-CHAIN_RPC_BODY_BYTES_MAX = 512 * KIB
-"""What the gateway passes on to the chain: one raw transaction is at most 256 kB of hex digits."""
-
-CHAIN_RPC_BATCH_MAX = 50
-"""Calls in one body; clients batch reads by the dozen."""
-
-CHAIN_RPC_REPLY_BYTES_MAX = 16 * MIB
-"""What the chain may answer through the gateway; a thousand events are about 1 MB."""
-
-CHAIN_RPC_PER_S = 20.0
-"""Calls a second that one key may make through the gateway, for as long as it likes: a follower needs two."""
-
-CHAIN_RPC_BURST = 200
-"""Calls that one key may make at once after a pause: a node that catches up."""
-
 CHAIN_STATE_BYTES_MAX = 512 * MIB
 """A local chain's whole state: about 150,000 transactions. It is for trying things out."""
 
@@ -472,9 +445,6 @@ CLAIM_ADDRESSES_MAX = 20
 
 DEPOSIT_PARTS_MAX = 1_000
 """Of a deposit by chain, in sums that may be moved at once: a billion dollars. Sums of many such still fit a bigint."""
-
-OWN_WHEEL_BYTES_MAX = 16 * MIB
-"""What a gateway keeps in memory to hand out as its own package; it is under one."""
 
 BACKUP_MANIFEST_BYTES_MAX = 16 * MIB
 """The list of what a backup holds; a directory with ten thousand files needs one."""
@@ -512,17 +482,8 @@ RESPONSES_RUNNING_MAX = 10_000
 RESPONSE_LOG_BYTES_MAX = 4 * MIB
 """Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
 
-RESPONSE_CANCEL_S = 5.0
-"""How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""
-
 FEED_FRAMES_KEPT = 60
 """Half a minute of the live feed: a browser that lost its connection goes on where it was."""
-
-FEED_VIEWERS_MAX = 1_000
-"""Who may watch one gateway at once; each holds a socket and nothing else."""
-
-FEED_VIEWERS_PER_ADDRESS_MAX = 50
-"""Of those, from one address: an office, or a wall of screens."""
 
 FEED_MATCHES_KEPT = 50
 """Matches that a new viewer sees."""
@@ -530,20 +491,8 @@ FEED_MATCHES_KEPT = 50
 FEED_MATCHES_PER_FRAME = 40
 """Matches that one frame tells of; beyond that a person sees only that there are more."""
 
-FEED_WRITE_S = 20.0
-"""A viewer that takes nothing for this long is gone."""
-
 HISTORY_NAMES_MAX = 1_000
 """Models and error codes counted at once; a liar may send many names, and the books of the rest are not theirs."""
-
-HISTORY_POINTS_MAX = 3_000
-"""Points of one line: a day by minutes, or two months by hours."""
-
-HISTORY_CACHED_MAX = 64
-"""Lines kept ready for a few seconds, since many look at the same."""
-
-WEB_ASSET_BYTES_MAX = 8 * MIB
-"""One file of the dashboard; they are held in memory."""
 
 METRICS_MODELS_MAX = 100
 """Models with a line of their own among a gateway's figures, about 50 series each; the rest is counted together."""

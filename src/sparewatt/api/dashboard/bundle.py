@@ -9,8 +9,10 @@ import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparewatt.core.limits import WEB_ASSET_BYTES_MAX
+from sparewatt.core.limits import MIB
 
+WEB_ASSET_BYTES_MAX = 8 * MIB
+"""One file of the dashboard; they are held in memory."""
 DIST = Path(__file__).parent / "dist"
 INDEX = "index.html"
 ASSETS = "assets"

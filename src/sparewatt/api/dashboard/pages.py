@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from aiohttp import web
@@ -15,7 +16,7 @@ from aiohttp.typedefs import Middleware
 
 from sparewatt.api.dashboard.bundle import Bundle
 from sparewatt.api.dashboard.status_page import render_status
-from sparewatt.api.endpoint import get
+from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import NotFound
 from sparewatt.edge.middleware import Handler
 from sparewatt.inference.fleet.node_states import NodeStates
@@ -40,19 +41,19 @@ _API = "/v1/"
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 
+@dataclass(slots=True, kw_only=True)
 class DashboardEndpoints:
-    def __init__(self, *, bundle: Bundle, states: NodeStates, jobs_running: Callable[[], int]) -> None:
-        """`jobs_running`: in all processes of this gateway."""
-        self._bundle = bundle
-        self._states = states
-        self._jobs_running = jobs_running
+    bundle: Bundle
+    states: NodeStates
+    jobs_running: Callable[[], int]
+    """In all processes of this gateway."""
 
-    @get("/", is_public=True, content_type="text/html")
+    @endpoint("GET /", access="public", content_type="text/html")
     async def show_home(self, _: web.Request) -> web.Response:
         """Show the dashboard."""
         return await self.home_page()
 
-    @get("/{page:" + PAGES + "}", is_public=True, content_type="text/html")
+    @endpoint("GET /{page:" + PAGES + "}", access="public", content_type="text/html")
     async def show_page(self, request: web.Request) -> web.Response:
         """Show a page of the dashboard, to browsers."""
         # An API client that left `/v1` out of its base URL gets an error object that says so, and no HTML.
@@ -60,13 +61,13 @@ class DashboardEndpoints:
             raise web.HTTPNotFound
         return await self.home_page()
 
-    @get("/assets/{name}", is_public=True, content_type="*/*")
+    @endpoint("GET /assets/{name}", access="public", content_type="*/*")
     async def show_asset(self, request: web.Request) -> web.Response:
         """Show a file of the dashboard."""
         name = request.match_info["name"]
-        asset = await asyncio.to_thread(self._bundle.asset, name)
+        asset = await asyncio.to_thread(self.bundle.asset, name)
         if asset is None:
-            raise NotFound(f"There is no file {name[:100]!r} here. Load the page again: it was built anew.")
+            raise NotFound(f"There is no file {name[:100]!r} here. Load the page again: there is a newer build of it.")
         headers = _SECURITY_HEADERS | {"cache-control": _IMMUTABLE, "vary": "accept-encoding"}
         zipped = asset.zipped if "gzip" in request.headers.get("accept-encoding", "") else None
         if zipped is not None:
@@ -75,9 +76,9 @@ class DashboardEndpoints:
 
     async def home_page(self) -> web.Response:
         """The dashboard's document, or the plain status page while the dashboard is not built."""
-        index = await asyncio.to_thread(self._bundle.index)
+        index = await asyncio.to_thread(self.bundle.index)
         if index is None:
-            text = render_status(self._states.all(), jobs_running=self._jobs_running())
+            text = render_status(self.states.all(), jobs_running=self.jobs_running())
             headers = _SECURITY_HEADERS | {"content-security-policy": _STATUS_PAGE_POLICY, "cache-control": "no-store"}
             return web.Response(text=text, content_type="text/html", headers=headers)
         headers = _SECURITY_HEADERS | {"content-security-policy": _POLICY, "cache-control": "no-cache"}

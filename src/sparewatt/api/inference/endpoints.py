@@ -1,4 +1,4 @@
-"""The three OpenAI endpoints as the router and the OpenAPI document know them.
+"""The OpenAI endpoints that models answer, as the router and the OpenAPI document know them.
 
 `edge/exchange.py` serves their POST requests without aiohttp: it reads bodies with `READERS`.
 """
@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from sparewatt.api.endpoint import post
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import endpoint
 from sparewatt.api.inference import chat, completions, embeddings
 from sparewatt.core.errors import NotFound
 from sparewatt.inference.call import ModelCall
@@ -25,18 +26,18 @@ READERS: Mapping[str, Callable[[bytes], ModelCall]] = {
 class InferenceRoutes:
     """In the router so that these paths are documented and other methods are refused. No POST request gets here."""
 
-    @post(chat.PATH, body="ChatRequest", streams=True)
-    async def create_chat_completion(self, request: web.Request) -> ChatCompletion:
+    @endpoint("POST /v1/chat/completions", access="inference", body="ChatRequest", streams=True)
+    async def create_chat_completion(self, request: web.Request, _: Principal) -> ChatCompletion:
         """Answer a chat, whole or as a stream."""
         raise _not_found(request)
 
-    @post(completions.PATH, body="CompletionRequest", streams=True)
-    async def create_completion(self, request: web.Request) -> TextCompletion:
+    @endpoint("POST /v1/completions", access="inference", body="CompletionRequest", streams=True)
+    async def create_completion(self, request: web.Request, _: Principal) -> TextCompletion:
         """Continue a prompt, whole or as a stream."""
         raise _not_found(request)
 
-    @post(embeddings.PATH, body="EmbeddingRequest")
-    async def create_embeddings(self, request: web.Request) -> EmbeddingList:
+    @endpoint("POST /v1/embeddings", access="inference", body="EmbeddingRequest")
+    async def create_embeddings(self, request: web.Request, _: Principal) -> EmbeddingList:
         """Turn texts into vectors."""
         raise _not_found(request)
 

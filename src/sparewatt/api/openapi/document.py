@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from sparewatt import __version__
-from sparewatt.api.endpoint import ApiRoute, declared_routes, get
+from sparewatt.api.endpoint import ApiRoute, declared_routes, endpoint
 from sparewatt.api.openapi.shapes import SHAPES, ref
 from sparewatt.protocol.api.feed import FeedDelta, FeedSnapshot
 
@@ -33,7 +33,7 @@ class OpenApiEndpoints:
     def __init__(self, routes: Sequence[ApiRoute]) -> None:
         self._document = make_document([*routes, *declared_routes(type(self))])
 
-    @get("/openapi.json", is_public=True, content_type="application/json")
+    @endpoint("GET /openapi.json", access="public", content_type="application/json")
     async def show_document(self, _: web.Request) -> web.Response:
         """Show this document."""
         return web.Response(body=self._document, content_type="application/json")
@@ -118,20 +118,16 @@ def _operation(route: ApiRoute, path: str, by_type: dict[str, Any]) -> dict[str,
     spec = route.spec
     operation: dict[str, Any] = {
         "operationId": getattr(route.handler, "__name__", path),
-        "summary": spec.summary or _first_line(route),
+        "summary": str((route.handler.__doc__ or "").strip().splitlines()[0]),
         "tags": [route.tag],
         "parameters": [*_path_parameters(path), *map(_query_parameter, spec.query)],
         "responses": _responses(route, by_type),
-        "security": [] if spec.is_public else [{"key": []}],
+        "security": [] if spec.access == "public" else [{"key": []}],
     }
     if spec.body is not None:
         schema = {"schema": _schema(spec.body, by_type)}
         operation["requestBody"] = {"required": True, "content": {"application/json": schema}}
     return operation
-
-
-def _first_line(route: ApiRoute) -> str:
-    return str((route.handler.__doc__ or "").strip().splitlines()[0])
 
 
 def _path_parameters(path: str) -> list[dict[str, Any]]:

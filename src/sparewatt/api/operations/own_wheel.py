@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from sparewatt.core.limits import OWN_WHEEL_BYTES_MAX
+from sparewatt.core.limits import MIB
 
 PACKAGE = "sparewatt"
+OWN_WHEEL_BYTES_MAX = 16 * MIB
+"""What a gateway keeps in memory to serve as its own package; it is under one MiB."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest date of the zip format. Dates of files differ between machines, and would change the hash."""
 _WHEEL = "Wheel-Version: 1.0\nGenerator: sparewatt\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

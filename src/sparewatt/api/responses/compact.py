@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 from aiohttp import web
 
-from sparewatt.api.endpoint import Reply, post
-from sparewatt.api.responses.draft import chat_call, conversation_of, id_maker
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import Reply, endpoint
+from sparewatt.api.responses.draft import chat_call, conversation_of
 from sparewatt.api.responses.submissions import ResponseCaller, ResponseSubmissions, answer_headers, refusal_of
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, JobFailed
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
-from sparewatt.core.rng import Rng
-from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_body
-from sparewatt.edge.middleware import context_of
 from sparewatt.edge.replies import json_reply
 from sparewatt.inference.admission.sizing import size_of
 from sparewatt.inference.responses.shelf import ShelfFactory, require_shelf
@@ -22,7 +22,7 @@ from sparewatt.protocol.api.responses import CompactionItem, InputTokenCount, Re
 from sparewatt.protocol.responses.chat_chunks import read_chunk
 from sparewatt.protocol.responses.chat_messages import to_messages
 from sparewatt.protocol.responses.compaction import SUMMARY_PROMPT, compacted_items
-from sparewatt.protocol.responses.input_items import read_input
+from sparewatt.protocol.responses.input_items import NewId, read_input
 from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
 from sparewatt.protocol.responses.response_object import usage_of
 from sparewatt.protocol.responses.tools import NO_TOOLS, read_tools
@@ -30,35 +30,25 @@ from sparewatt.protocol.responses.tools import NO_TOOLS, read_tools
 ESTIMATED_HEADER = "x-sparewatt-estimated"
 
 
+@dataclass(slots=True, kw_only=True)
 class CompactionEndpoints:
-    def __init__(
-        self,
-        *,
-        submissions: ResponseSubmissions,
-        auth: Authenticator,
-        shelves: ShelfFactory,
-        clock: Clock,
-        rng: Rng,
-    ) -> None:
-        self._submissions = submissions
-        self._auth = auth
-        self._shelves = shelves
-        self._clock = clock
-        self._make_id = id_maker(rng)
+    submissions: ResponseSubmissions
+    shelves: ShelfFactory
+    make_id: NewId
+    clock: Clock
 
-    @post("/v1/responses/compact", body="ResponseRequest", reply=ResponseCompaction)
-    async def compact_response(self, request: web.Request) -> web.StreamResponse:
+    @endpoint("POST /v1/responses/compact", access="identified", body="ResponseRequest", reply=ResponseCompaction)
+    async def compact_response(self, request: web.Request, principal: Principal) -> web.StreamResponse:
         """Compact a conversation into one item, sealed under the API key."""
-        return await self._submissions.answer(request, self._compact)
+        return await self.submissions.answer(request, principal, self._compact)
 
-    @post("/v1/responses/input_tokens", body="ResponseRequest")
-    async def count_input_tokens(self, request: web.Request) -> Reply[InputTokenCount]:
+    @endpoint("POST /v1/responses/input_tokens", access="inference", body="ResponseRequest")
+    async def count_input_tokens(self, request: web.Request, principal: Principal) -> Reply[InputTokenCount]:
         """Estimate the tokens of an input from its bytes: only nodes have tokenizers."""
-        principal = await self._auth.authenticate(context_of(request), "inference")
         body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
         parsed = parse_request(_with_model(body))
-        items = read_input(parsed.request.input, new_id=self._make_id)
-        shelf = self._shelves.shelf_for(principal, request.headers.get("authorization"))
+        items = read_input(parsed.request.input, new_id=self.make_id)
+        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
         conversation = await conversation_of(parsed, items, shelf)
         messages = to_messages(conversation, instructions=parsed.request.instructions)
         tools = read_tools(parsed.request.tools, parsed.request.tool_choice)
@@ -66,12 +56,12 @@ class CompactionEndpoints:
         return Reply(InputTokenCount(input_tokens=size.tokens), headers={ESTIMATED_HEADER: "input_tokens"})
 
     async def _compact(self, caller: ResponseCaller, parsed: ParsedResponsesRequest) -> web.StreamResponse:
-        shelf, make_id = require_shelf(caller.shelf, param="input"), self._make_id
+        shelf, make_id = require_shelf(caller.shelf, param="input"), self.make_id
         conversation = await conversation_of(parsed, read_input(parsed.request.input, new_id=make_id), shelf)
         messages = to_messages(conversation, instructions=parsed.request.instructions)
         messages.append({"role": "user", "content": SUMMARY_PROMPT})
         call = chat_call(_without_options(parsed), messages, NO_TOOLS)
-        async with self._submissions.submit(caller, call) as submission:
+        async with self.submissions.submit(caller, call) as submission:
             await submission.sink.begun()
             refusal = refusal_of(submission)
             if refusal is not None:
@@ -81,7 +71,7 @@ class CompactionEndpoints:
         sealed = shelf.seal_items(compacted_items(conversation, summary, new_id=make_id))
         compaction = ResponseCompaction(
             id=make_id("resp"),
-            created_at=int(self._clock.unix_s()),
+            created_at=int(self.clock.unix_s()),
             output=[CompactionItem(id=make_id("cmp"), encrypted_content=sealed)],
             usage=usage,
         )

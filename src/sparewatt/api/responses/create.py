@@ -4,43 +4,45 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 
-from sparewatt.api.endpoint import post
-from sparewatt.api.responses.draft import ResponseDraft, draft_response, id_maker
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import endpoint
+from sparewatt.api.responses.draft import ResponseDraft, draft_response
 from sparewatt.api.responses.streaming import EventStream, send_log
 from sparewatt.api.responses.submissions import ResponseCaller, ResponseSubmissions, answer_headers, refusal_of
 from sparewatt.api.responses.writer import ResponseWriter
 from sparewatt.core.clock import Clock
-from sparewatt.core.rng import Rng
 from sparewatt.edge.replies import json_reply
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.protocol.api.responses import ResponseObject
+from sparewatt.protocol.responses.input_items import NewId
 from sparewatt.protocol.responses.request import ParsedResponsesRequest
 from sparewatt.protocol.responses.translator import ResponseTranslator
 
 _MATCH_HEADER = "x-sparewatt-match-id"
 
 
+@dataclass(slots=True, kw_only=True)
 class ResponseEndpoints:
-    def __init__(self, *, submissions: ResponseSubmissions, registry: ResponseRegistry, clock: Clock, rng: Rng) -> None:
-        self._submissions = submissions
-        self._registry = registry
-        self._clock = clock
-        self._make_id = id_maker(rng)
+    submissions: ResponseSubmissions
+    registry: ResponseRegistry
+    make_id: NewId
+    clock: Clock
 
-    @post("/v1/responses", body="ResponseRequest", reply=ResponseObject, streams=True)
-    async def create_response(self, request: web.Request) -> web.StreamResponse:
+    @endpoint("POST /v1/responses", access="identified", body="ResponseRequest", reply=ResponseObject, streams=True)
+    async def create_response(self, request: web.Request, principal: Principal) -> web.StreamResponse:
         """Answer items, whole, as a stream of events, or in the background."""
-        return await self._submissions.answer(request, self._create)
+        return await self.submissions.answer(request, principal, self._create)
 
     async def _create(self, caller: ResponseCaller, parsed: ParsedResponsesRequest) -> web.StreamResponse:
         if parsed.request.background:
-            self._registry.refuse_too_many(caller.principal.key_id)
-        now = int(self._clock.unix_s())
-        draft = await draft_response(parsed, caller.shelf, make_id=self._make_id, now=now)
+            self.registry.refuse_too_many(caller.principal.key_id)
+        now = int(self.clock.unix_s())
+        draft = await draft_response(parsed, caller.shelf, make_id=self.make_id, now=now)
         async with AsyncExitStack() as stack:
             writer = await stack.enter_async_context(self._writing(caller, draft))
             if draft.in_background:
@@ -50,12 +52,16 @@ class ResponseEndpoints:
     @asynccontextmanager
     async def _writing(self, caller: ResponseCaller, draft: ResponseDraft) -> AsyncIterator[ResponseWriter]:
         """A writer that is registered. If the client leaves early, what was written is stored, unless nothing began."""
-        registry, writer = self._registry, None
+        registry, writer = self.registry, None
         try:
-            async with self._submissions.submit(caller, draft.call) as submission:
-                translator = ResponseTranslator(draft.response, new_id=self._make_id)
-                key_id = caller.principal.key_id
-                writer = ResponseWriter(submission, translator, key_id=key_id, shelf=draft.shelf, clock=self._clock)
+            async with self.submissions.submit(caller, draft.call) as submission:
+                writer = ResponseWriter(
+                    submission=submission,
+                    translator=ResponseTranslator(draft.response, new_id=self.make_id),
+                    key_id=caller.principal.key_id,
+                    shelf=draft.shelf,
+                    clock=self.clock,
+                )
                 registry.add(writer)
                 try:
                     yield writer
@@ -83,7 +89,7 @@ class ResponseEndpoints:
                 finally:
                     log.close()
 
-        self._registry.spawn(write(), key_id=caller.principal.key_id)
+        self.registry.spawn(write(), key_id=caller.principal.key_id)
         headers = draft.headers() | {_MATCH_HEADER: writer.submission.match.id}
         if draft.is_streamed:
             return await send_log(caller.request, log, headers)

@@ -1,6 +1,6 @@
 """Server-sent events to one client. The stream is opened late, so that an early error can still be an HTTP error.
 
-If nothing was sent for a while, a comment is sent as a keep-alive.
+If nothing was sent for `KEEP_ALIVE_S`, the stream gets an SSE comment as a keep-alive.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from aiohttp import web
 from sparewatt.core.errors import InternalError, SparewattError
 from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
 from sparewatt.core.log import Logger
+from sparewatt.edge.exchange import STREAM_HEADERS
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.protocol.responses.events import ResponseEventWriter, as_sse
 
 _log = Logger("sparewatt.gateway")
-_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class EventStream:
@@ -46,7 +46,7 @@ class EventStream:
     @asynccontextmanager
     async def opened(self, headers: Mapping[str, str]) -> AsyncIterator[None]:
         """Open while the block runs. A client that left, or does not read, is disconnected."""
-        self._response = web.StreamResponse(headers={**headers, **_HEADERS})
+        self._response = web.StreamResponse(headers={**headers, **STREAM_HEADERS})
         await self._response.prepare(self._request)
         self._wrote_s = self._now_s()
         keep_alive = asyncio.get_running_loop().create_task(self._keep_alive())
@@ -63,7 +63,7 @@ class EventStream:
 
     @asynccontextmanager
     async def _errors_as_events(self) -> AsyncIterator[None]:
-        """An exception becomes the last event: a stream that has begun must not end without a word."""
+        """An exception becomes the last event: a stream that has begun must not end without saying why."""
         try:
             yield
         except (TimeoutError, ConnectionError):

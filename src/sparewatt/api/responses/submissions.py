@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiohttp import web
@@ -40,23 +41,26 @@ class ResponseCaller(NamedTuple):
 Produce = Callable[[ResponseCaller, ParsedResponsesRequest], Awaitable[web.StreamResponse]]
 
 
+@dataclass(slots=True, kw_only=True)
 class ResponseSubmissions:
-    def __init__(
-        self, *, service: InferenceService, auth: Authenticator, idempotency: Idempotency, shelves: ShelfFactory
-    ) -> None:
-        self._service = service
-        self._auth = auth
-        self._idempotency = idempotency
-        self._shelves = shelves
+    service: InferenceService
+    auth: Authenticator
+    idempotency: Idempotency
+    shelves: ShelfFactory
 
-    async def answer(self, request: web.Request, produce: Produce) -> web.StreamResponse:
-        """Let a request in, read it, and produce its answer; for each Idempotency-Key only once."""
-        caller = await self._identify(request)
+    async def answer(self, request: web.Request, principal: Principal, produce: Produce) -> web.StreamResponse:
+        """Read the request of an identified client and produce its answer; for each Idempotency-Key only once.
+
+        The rate limit is charged when the prompt's size is known.
+        """
+        options = self.service.options(principal, request.headers)
+        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
+        caller = ResponseCaller(request, principal, options, shelf)
         body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
         key = key_of(request.headers)
         if key is None:
             return await produce(caller, parse_request(body))
-        answer = await self._idempotency.once(
+        answer = await self.idempotency.once(
             self._repetition(caller, key, body), lambda: produce(caller, parse_request(body)), outcome=_outcome_of
         )
         if isinstance(answer, CachedAnswer):
@@ -67,26 +71,19 @@ class ResponseSubmissions:
         """A submission that was begun; when the context ends, it is cancelled unless it is over."""
         context = context_of(caller.request)
         return buffered_submission(
-            self._service,
+            self.service,
             caller.principal,
             caller.options,
             call,
-            charge=lambda tokens: self._auth.charge(context, tokens=tokens),
+            charge=lambda tokens: self.auth.charge(context, tokens=tokens),
         )
-
-    async def _identify(self, request: web.Request) -> ResponseCaller:
-        """By the head alone. The rate limit is charged when the prompt's size is known."""
-        principal = await self._auth.identify(context_of(request))
-        options = self._service.options(principal, request.headers)
-        shelf = self._shelves.shelf_for(principal, request.headers.get("authorization"))
-        return ResponseCaller(request, principal, options, shelf)
 
     def _repetition(self, caller: ResponseCaller, key: str, body: bytes) -> Repetition:
         context, options = context_of(caller.request), caller.options
         return Repetition(
             (str(caller.principal.key_id), key),
-            self._idempotency.digest(context.path, body, options.route or "", options.ranking.name),
-            on_repeat=lambda: self._auth.charge(context),
+            self.idempotency.digest(context.path, body, options.route or "", options.ranking.name),
+            on_repeat=lambda: self.auth.charge(context),
         )
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from sparewatt.api.inference.echo import Echo
+from sparewatt.api.inference.completions import Echo
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clocks import ManualClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sparewatt.api.nodes.uptime_calendar import full_day, public_day
+from sparewatt.api.nodes.track_record import full_day, public_day
 from sparewatt.core.ids import AccountId
 from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running

@@ -11,9 +11,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sparewatt.api.operations.rpc_proxy import ALLOWED_METHODS, RpcRateLimit, read_calls
+from sparewatt.api.operations.chain import (
+    ALLOWED_METHODS,
+    CHAIN_RPC_BATCH_MAX,
+    CHAIN_RPC_BODY_BYTES_MAX,
+    CHAIN_RPC_BURST,
+    RpcRateLimit,
+    read_calls,
+)
 from sparewatt.core.errors import ChainRateLimited, InvalidField, InvalidJson
-from sparewatt.core.limits import CHAIN_RPC_BATCH_MAX, CHAIN_RPC_BODY_BYTES_MAX, CHAIN_RPC_BURST
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, Client, bearer, make_services, running
 

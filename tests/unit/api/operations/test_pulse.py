@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.api.operations.pulse_survey import TROUBLED_MAX
+from sparewatt.api.operations.pulse import TROUBLED_MAX, PulseEndpoints
 from sparewatt.core.limits import PULSE_NODES_MAX
 from sparewatt.gateway.routes import endpoint_groups
 from sparewatt.gateway.services import Services

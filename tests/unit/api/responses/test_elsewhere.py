@@ -42,7 +42,7 @@ async def test_a_wish_to_cancel_reaches_the_gateway_that_writes() -> None:
 
 
 async def test_who_cancels_elsewhere_waits_until_it_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "_LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(stored, "POLL_S", 0.01)
     async with on_stage() as stage:
         response_id = await in_background(stage)
         live = as_if_elsewhere(stage, response_id)
@@ -53,7 +53,7 @@ async def test_who_cancels_elsewhere_waits_until_it_has_happened(monkeypatch: py
 
 
 async def test_one_that_is_written_elsewhere_is_told_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "_LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(stored, "POLL_S", 0.01)
     async with on_stage() as stage:
         response_id = await in_background(stage)
         as_if_elsewhere(stage, response_id)
@@ -151,7 +151,7 @@ async def test_a_stream_never_just_ends_whatever_breaks(monkeypatch: pytest.Monk
 
 
 async def test_one_that_is_deleted_while_somebody_waits_for_its_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "_LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(stored, "POLL_S", 0.01)
     async with on_stage() as stage:
         response_id = await in_background(stage)
         live = as_if_elsewhere(stage, response_id)

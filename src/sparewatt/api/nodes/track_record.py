@@ -1,0 +1,127 @@
+"""How reliable a node was: GET /v1/nodes/{node_id}/reputation, and …/history, its uptime by day for a year.
+
+Strangers get rounded scores and uptimes. How busy the node was, why it failed and when, is for its owner and for
+operators only: a stranger who reads a day's sums often enough learns the size of each job.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from aiohttp import web
+
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import endpoint
+from sparewatt.core.clock import Clock
+from sparewatt.inference.fleet.find_node import find_node
+from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.protocol.api.nodes import (
+    CalendarDay,
+    FailureCauseName,
+    NodeFailureCount,
+    NodeReputation,
+    UptimeCalendar,
+)
+from sparewatt.store.history import DAY_S, HistoryCounts, HistoryRow, HistoryStore
+from sparewatt.store.node_results import NodeResultCount, NodeResultStore
+from sparewatt.telemetry.feed.public import may_know_all
+from sparewatt.trust.reputation import HALF_LIFE_DAYS, AttemptResult, DayCount, Reputation, reputation_of
+
+CALENDAR_DAYS = 365
+_RESULTS = {result.value: result for result in AttemptResult}
+
+
+@dataclass(slots=True, kw_only=True)
+class TrackRecordEndpoints:
+    table: NodeTable
+    results: NodeResultStore
+    history: HistoryStore
+    clock: Clock
+
+    @endpoint("GET /v1/nodes/{node_id}/reputation", access="inference")
+    async def show_reputation(self, request: web.Request, principal: Principal) -> NodeReputation:
+        """Show how far a node can be relied on; to its owner, why."""
+        row = find_node(self.table, request.match_info["node_id"])
+        today = dt.datetime.fromtimestamp(self.clock.unix_s(), tz=dt.UTC).date()
+        reputation = reputation_of(_counts(await self.results.counts_of(row.id)), today=today)
+        describe = full_reputation if may_know_all(row, principal) else public_reputation
+        return describe(reputation, row)
+
+    @endpoint("GET /v1/nodes/{node_id}/history", access="inference")
+    async def show_calendar(self, request: web.Request, principal: Principal) -> UptimeCalendar:
+        """Show a node's days: how long it was up, its jobs."""
+        row = find_node(self.table, request.match_info["node_id"])
+        points = await self.history.points(
+            "node",
+            step_s=DAY_S,
+            since_unix_s=self.clock.unix_s() - CALENDAR_DAYS * DAY_S,
+            name=row.id,
+            limit=CALENDAR_DAYS + 1,
+        )
+        describe = full_day if may_know_all(row, principal) else public_day
+        return UptimeCalendar(data=[describe(point) for point in points], node=row.id, name=row.specs.name)
+
+
+def _counts(days: Iterable[NodeResultCount]) -> list[DayCount]:
+    """Without results that only a newer release knows."""
+    return [
+        DayCount(day.day, _RESULTS[day.result], day.count, day.last_unix_s) for day in days if day.result in _RESULTS
+    ]
+
+
+def full_reputation(reputation: Reputation, row: NodeRow) -> NodeReputation:
+    return NodeReputation(
+        node=row.id,
+        name=row.specs.name,
+        score=round(reputation.score, 4),
+        lower=round(reputation.lower, 4),
+        half_life_days=HALF_LIFE_DAYS,
+        jobs=reputation.jobs,
+        failures=reputation.failures,
+        causes=[
+            NodeFailureCount(
+                cause=cast("FailureCauseName", cause.result.value),  # a cause is never `done`
+                count=cause.count,
+                last_unix_s=round(cause.last_unix_s),
+            )
+            for cause in reputation.causes
+        ],
+    )
+
+
+def public_reputation(reputation: Reputation, row: NodeRow) -> NodeReputation:
+    return NodeReputation(
+        node=row.id,
+        name=row.specs.name,
+        score=round(reputation.score, 1),
+        lower=round(reputation.lower, 1),
+        half_life_days=HALF_LIFE_DAYS,
+    )
+
+
+def full_day(point: HistoryRow) -> CalendarDay:
+    figures, uptime = point.figures, _uptime(point.figures)
+    return CalendarDay(
+        day=point.at.date().isoformat(),
+        up=None if uptime is None else round(uptime, 4),
+        up_s=round(figures.up_s),
+        known_s=round(figures.known_s),
+        jobs=figures.jobs,
+        failed=figures.failed,
+        tokens=figures.tokens,
+    )
+
+
+def public_day(point: HistoryRow) -> CalendarDay:
+    """The uptime to one percent, which is a quarter of an hour."""
+    uptime = _uptime(point.figures)
+    return CalendarDay(day=point.at.date().isoformat(), up=None if uptime is None else round(uptime, 2))
+
+
+def _uptime(figures: HistoryCounts) -> float | None:
+    """As a share of the time in which a gateway observed the node; None if none did."""
+    return min(1.0, figures.up_s / figures.known_s) if figures.known_s > 0 else None
