@@ -6,21 +6,24 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from sparewatt.api.accounts.accounts import AccountCaches, OperatorEndpoints, OwnAccountEndpoints
-from sparewatt.api.accounts.join_tokens import JoinTokenEndpoints
+from sparewatt.api.accounts.accounts import (
+    AccountCaches,
+    JoinTokenEndpoints,
+    OperatorEndpoints,
+    OwnAccountEndpoints,
+)
 from sparewatt.api.accounts.keys import KeyEndpoints
 from sparewatt.api.accounts.sessions import PasswordEndpoints, SessionEndpoints
-from sparewatt.api.dashboard.bundle import Bundle
-from sparewatt.api.dashboard.pages import DashboardEndpoints, not_found_page
+from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
 from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
-from sparewatt.api.money.earnings import EarningsEndpoints, EarningsSummaryEndpoints
+from sparewatt.api.money.earnings import EarningsEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
-from sparewatt.api.money.usage import GenerationEndpoints, UsageEndpoints
+from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
 from sparewatt.api.network.network import NetworkEndpoints
@@ -32,11 +35,9 @@ from sparewatt.api.openapi.document import OpenApiEndpoints
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.api.operations.health import HealthEndpoints
 from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.api.responses.compact import CompactionEndpoints
-from sparewatt.api.responses.create import ResponseEndpoints
-from sparewatt.api.responses.draft import id_maker
+from sparewatt.api.responses.responses import CompactionEndpoints, ResponseEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
-from sparewatt.api.responses.submissions import ResponseSubmissions
+from sparewatt.api.responses.submissions import ResponseSubmissions, id_maker
 from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.middleware import error_boundary, reply_headers
 from sparewatt.edge.proxies import refuse_detours
@@ -143,10 +144,8 @@ def _money_groups(services: Services) -> list[object]:
     return [
         CreditEndpoints(accounts=people, credits=money.credits, adapters=money.adapters, rng=services.rng),
         KeyInfoEndpoints(auth=services.auth, spending=database.ledger, credits=money.credits, clock=clock),
-        UsageEndpoints(accounts=people, statements=database.statements, clock=clock),
-        GenerationEndpoints(jobs=database.statements, nodes=table),
-        EarningsEndpoints(accounts=people, statements=database.statements, nodes=table, clock=clock),
-        EarningsSummaryEndpoints(
+        UsageEndpoints(accounts=people, statements=database.statements, nodes=table, clock=clock),
+        EarningsEndpoints(
             accounts=people,
             statements=database.statements,
             books=database.ledger,

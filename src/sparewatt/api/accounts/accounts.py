@@ -1,7 +1,11 @@
-"""/v1/me: the caller's own account. /v1/accounts and /v1/invites: other people's, for operators of the network only."""
+"""/v1/me: the caller's own account. /v1/accounts and /v1/invites: other people's, for operators of the network only.
+
+/v1/join-tokens: with such a token one node joins the network, for the caller's account.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,6 +13,7 @@ from aiohttp import web
 from msgspec import UNSET, UnsetType
 
 from sparewatt.accounts.account_service import AccountService
+from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.accounts.keys import KeyService
 from sparewatt.accounts.principal import Principal
 from sparewatt.accounts.public_rate_limits import PublicRateLimiter
@@ -24,6 +29,8 @@ from sparewatt.protocol.api.accounts import (
     AccountClosureBody,
     AccountInfo,
     AccountList,
+    JoinToken,
+    NewJoinToken,
     OneTimeToken,
     OwnAccount,
     PrincipalInfo,
@@ -149,6 +156,24 @@ class OperatorEndpoints:
     async def _account_in_path(self, request: web.Request) -> AccountRow:
         """By id or e-mail. Raises AccountNotFound."""
         return await self.people.get(request.match_info["account"])
+
+
+@dataclass(slots=True, kw_only=True)
+class JoinTokenEndpoints:
+    tokens: JoinTokens
+    caches: AccountCaches
+    join_line: Callable[[str], Awaitable[str | None]]
+    """The shell command for a token; None where there is no wheel to install."""
+
+    @endpoint("POST /v1/join-tokens", access="node", body=NewJoinToken, status=201)
+    async def create_token(self, request: web.Request, principal: Principal) -> JoinToken:
+        """Make a token with which one node joins the network."""
+        body = await read_json(request, NewJoinToken)
+        key_id = principal.key.id if principal.key is not None else None
+        token, expires_at = await self.tokens.create(principal.account_id, created_by=key_id, life_s=body.life_s)
+        if principal.role == "user":  # making the token turned the account into an owner's
+            await self.caches.invalidate(principal.account_id)
+        return JoinToken(token=token, expires_at=expires_at.timestamp(), join_line=await self.join_line(token))
 
 
 def describe_account(row: AccountRow) -> AccountInfo:

@@ -1,29 +1,38 @@
 """The routes of the dashboard: its one HTML document, which shows a page by its address, and its files.
 
-The Content-Security-Policy lets a browser run our own script and style files only and fetch nothing from elsewhere,
-whatever a prompt or a model's answer contains.
+The Content-Security-Policy lets a browser run our own script and style files only and fetch nothing from other sites,
+whatever a prompt or a model's answer contains. The dashboard may be built while the gateway runs: until `index.html`
+exists, there is a plain status page instead.
 """
 
 from __future__ import annotations
 
 import asyncio
+import mimetypes
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from sparewatt.api.dashboard.bundle import Bundle
 from sparewatt.api.dashboard.status_page import render_status
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import NotFound
+from sparewatt.core.limits import MIB
 from sparewatt.edge.middleware import Handler
 from sparewatt.inference.fleet.node_states import NodeStates
 
 PAGES = "(?:matching|models|nodes|earnings|playground|keys|usage|join|status|login|signup|account)(?:/[^?#]*)?"
 """Addresses that the dashboard's own router knows; for any other it shows its page for "not found"."""
 
+WEB_ASSET_BYTES_MAX = 8 * MIB
+"""One file of the dashboard; they are held in memory."""
+DIST = Path(__file__).parent / "dist"
+INDEX = "index.html"
+ASSETS = "assets"
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -39,6 +48,57 @@ _SECURITY_HEADERS = {
 }
 _API = "/v1/"
 _IMMUTABLE = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    content_type: str
+    body: bytes
+    zipped: bytes | None
+
+
+class Bundle:
+    """Its methods read files; call them in a thread."""
+
+    def __init__(self, folder: Path = DIST) -> None:
+        self._folder = folder
+        self._read_at: float | None = None
+        self._index = b""
+        self._assets: dict[str, Asset] = {}
+
+    def index(self) -> bytes | None:
+        """None until the dashboard is built. All files are read again when the index has changed."""
+        path = self._folder / INDEX
+        try:
+            changed_at = path.stat().st_mtime
+            if changed_at != self._read_at:
+                self._index, self._assets = path.read_bytes(), self._read_assets()
+                self._read_at = changed_at
+        except OSError:
+            return None
+        return self._index
+
+    def asset(self, name: str) -> Asset | None:
+        """By name, from memory: a name that a client sends never becomes a path."""
+        self.index()
+        return self._assets.get(name)
+
+    def _read_assets(self) -> dict[str, Asset]:
+        files = {path.name: path for path in (self._folder / ASSETS).iterdir() if path.is_file()}
+        return {
+            name: Asset(_type_of(path), _read(path), _read(files[f"{name}.gz"]) if f"{name}.gz" in files else None)
+            for name, path in files.items()
+            if path.suffix != ".gz"
+        }
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(WEB_ASSET_BYTES_MAX)
+
+
+def _type_of(path: Path) -> str:
+    return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -116,16 +116,14 @@ def _as_system(message: bytes) -> bytes:
 # required capabilities
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _Typed(msgspec.Struct, frozen=True):
+    """A part of a message, or a response format."""
+
     type: str = ""
 
 
 class _Message(msgspec.Struct, frozen=True):
-    content: list[_Part] | str | None = None
-
-
-class _Format(msgspec.Struct, frozen=True):
-    type: str = ""
+    content: list[_Typed] | str | None = None
 
 
 def _needs_of(chat: ChatRequest, messages: Sequence[bytes]) -> frozenset[Capability]:
@@ -146,7 +144,7 @@ def _needs_of(chat: ChatRequest, messages: Sequence[bytes]) -> frozenset[Capabil
 
 def _format_of(value: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(value, type=_Format).type if is_given(value) else ""
+        return msgspec.json.decode(value, type=_Typed).type if is_given(value) else ""
     except msgspec.DecodeError:
         return ""  # the node's model server says what is wrong with it
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
-from sparewatt.api.money.statements import AccountFinder, select_account
+from sparewatt.api.money.statements import AccountFinder, amounts, select_account
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, KeyNotFound
 from sparewatt.core.ids import AccountId, KeyId
@@ -141,32 +141,16 @@ def balance_of(balance: Balance) -> CreditBalance:
     return CreditBalance(
         total_credits=usd_number(balance.received),
         total_usage=usd_number(balance.spent),
-        balance_usd=format_usd(balance.total),
-        balance_nano=balance.total,
-        promo_usd=format_usd(balance.promo),
-        promo_nano=balance.promo,
         promo_expires_at=balance.promo_ends_unix_s,
-        paid_usd=format_usd(balance.paid),
-        paid_nano=balance.paid,
-        reserved_usd=format_usd(balance.reserved),
-        reserved_nano=balance.reserved,
-        granted_usd=format_usd(balance.granted),
-        granted_nano=balance.granted,
-        deposited_usd=format_usd(balance.deposited),
-        deposited_nano=balance.deposited,
-        expired_usd=format_usd(balance.expired),
-        expired_nano=balance.expired,
+        **amounts(balance=balance.total, promo=balance.promo, paid=balance.paid, reserved=balance.reserved),
+        **amounts(granted=balance.granted, deposited=balance.deposited, expired=balance.expired),
     )
 
 
 def treasury_balance_of(treasury: TreasuryStatus) -> TreasuryBalance:
+    redeemed_today = treasury.redeemed_today
     return TreasuryBalance(
-        balance_usd=format_usd(treasury.balance),
-        balance_nano=treasury.balance,
-        daily_budget_usd=format_usd(treasury.daily),
-        daily_budget_nano=treasury.daily,
-        redeemed_today_usd=format_usd(treasury.redeemed_today),
-        redeemed_today_nano=treasury.redeemed_today,
+        **amounts(balance=treasury.balance, daily_budget=treasury.daily, redeemed_today=redeemed_today)
     )
 
 
@@ -195,9 +179,9 @@ class KeyInfoEndpoints:
         return KeyInfoReply(data=await self._key_info(principal.key))
 
     async def _key_info(self, key: KeyRow) -> KeyInfo:
-        now = self.clock.unix_s()
-        spent = {period: await self._spent_since(key, period_start(period, now)) for period in _RESETS}
-        spent_ever = await self._spent_since(key, 0.0)
+        now, spent_by_key = self.clock.unix_s(), self.spending.spent_by_key
+        spent = {period: await spent_by_key(key.id, since_unix_s=period_start(period, now)) for period in _RESETS}
+        spent_ever = await spent_by_key(key.id, since_unix_s=0.0)
         budget, period = key.budget_nano, key.budget_period
         deposited = (await self.credits.balance(key.account_id)).deposited
         return KeyInfo(
@@ -217,9 +201,6 @@ class KeyInfoEndpoints:
             rate_limit=KeyRateLimit(requests=key.requests_per_min or -1),
             expires_at=key.expires_at.isoformat() if key.expires_at else None,
         )
-
-    async def _spent_since(self, key: KeyRow, unix_s: float) -> Nano:
-        return await self.spending.spent_by_key(key.id, since_unix_s=unix_s)
 
 
 def _usd_number_or_null(nano: int | None) -> UsdNumberOrNull:

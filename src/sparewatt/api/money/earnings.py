@@ -19,6 +19,7 @@ from sparewatt.api.money.statements import (
     STATEMENT_LINES_MAX,
     STATEMENT_QUERY,
     AccountFinder,
+    amounts,
     cursor_of,
     read_page,
     read_span,
@@ -53,80 +54,6 @@ from sparewatt.store.statements import EarningLine, EarningsBy, EarningSum, Node
 _BY: tuple[EarningsBy | Literal["job"], ...] = ("job", "day", "model", "node")
 
 
-@dataclass(slots=True, kw_only=True)
-class EarningsEndpoints:
-    accounts: AccountFinder
-    statements: StatementStore
-    nodes: NodeTable
-    clock: Clock
-
-    @endpoint("GET /v1/earnings", access="node", query=(*STATEMENT_QUERY, "by", "node", "account"), csv=True)
-    async def show_earnings(
-        self, request: web.Request, principal: Principal
-    ) -> Reply[AttemptEarningsList] | Reply[EarningsGroupList] | web.Response:
-        """Show what your nodes earned, by job, day, model or node; operators may name another account."""
-        by = choice(request, "by", _BY)
-        page = read_page(request, now_unix_s=self.clock.unix_s())
-        owner, node = await select_account(request, principal, self.accounts), select_node(request, self.nodes)
-        store, span, limit = self.statements, page.span, page.limit
-        if by == "job":
-            attempts = await store.earnings(owner, span=span, node_id=node, after=page.cursor, limit=limit)
-            following = page.next(attempts, lambda row: cursor_of(row.opened_at, row.job_id, row.position))
-            listed = AttemptEarningsList(data=[attempt_earnings_of(row) for row in attempts], next=following)
-            return statement_reply(page, listed, AttemptEarnings, name="earnings")
-        sums = await store.earnings_by(owner, by=by, span=span, node_id=node, after=page.after, limit=limit)
-        following = page.next(sums, lambda row: row.name)
-        groups = EarningsGroupList(data=[earnings_group_of(row) for row in sums], next=following)
-        return statement_reply(page, groups, EarningsGroup, name="earnings")
-
-
-def earnings_group_of(row: EarningSum) -> EarningsGroup:
-    return EarningsGroup(
-        name=row.name,
-        jobs=row.jobs,
-        prompt_tokens=row.prompt_tokens,
-        completion_tokens=row.completion_tokens,
-        fee_usd=format_usd(row.fee_nano),
-        fee_nano=row.fee_nano,
-        net_usd=format_usd(row.net_nano),
-        net_nano=row.net_nano,
-        net_promo_usd=format_usd(row.net_promo_nano),
-        net_promo_nano=row.net_promo_nano,
-    )
-
-
-def attempt_earnings_of(row: EarningLine) -> AttemptEarnings:
-    return AttemptEarnings(
-        job_id=row.job_id,
-        opened_at=utc_iso(row.opened_at),
-        position=row.position,
-        node_id=row.node_id,
-        model=row.model,
-        outcome=cast("OutcomeName", row.outcome),  # metering writes nothing else
-        prompt_tokens=row.prompt_tokens,
-        completion_tokens=row.completion_tokens,
-        prompt_usd_per_mtok=format_usd(row.prompt_price),
-        completion_usd_per_mtok=format_usd(row.completion_price),
-        fee_usd=format_usd(row.fee_nano),
-        fee_nano=row.fee_nano,
-        net_usd=format_usd(row.net_nano),
-        net_nano=row.net_nano,
-        net_promo_usd=format_usd(row.net_promo_nano),
-        net_promo_nano=row.net_promo_nano,
-        first_token_ms=row.first_token_ms,
-        duration_ms=row.duration_ms,
-    )
-
-
-# the summary
-
-
-class BusyTimes(Protocol):
-    """Implemented by `StatementStore`."""
-
-    async def busy_times(self, owner: AccountId, *, span: TimeRange, limit: int) -> list[NodeBusyTime]: ...
-
-
 class LedgerBalances(Protocol):
     """Implemented by `LedgerStore`."""
 
@@ -150,15 +77,34 @@ class PowerHistory(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class EarningsSummaryEndpoints:
+class EarningsEndpoints:
     accounts: AccountFinder
-    statements: BusyTimes
+    statements: StatementStore
     books: LedgerBalances
     payouts: SettledPayouts
     power: PowerHistory
     credits: CreditService
     nodes: NodeTable
     clock: Clock
+
+    @endpoint("GET /v1/earnings", access="node", query=(*STATEMENT_QUERY, "by", "node", "account"), csv=True)
+    async def show_earnings(
+        self, request: web.Request, principal: Principal
+    ) -> Reply[AttemptEarningsList] | Reply[EarningsGroupList] | web.Response:
+        """Show what your nodes earned, by job, day, model or node; operators may name another account."""
+        by = choice(request, "by", _BY)
+        page = read_page(request, now_unix_s=self.clock.unix_s())
+        owner, node = await select_account(request, principal, self.accounts), select_node(request, self.nodes)
+        store, span, limit = self.statements, page.span, page.limit
+        if by == "job":
+            attempts = await store.earnings(owner, span=span, node_id=node, after=page.cursor, limit=limit)
+            following = page.next(attempts, lambda row: cursor_of(row.opened_at, row.job_id, row.position))
+            listed = AttemptEarningsList(data=[attempt_earnings_of(row) for row in attempts], next=following)
+            return statement_reply(page, listed, AttemptEarnings, name="earnings")
+        sums = await store.earnings_by(owner, by=by, span=span, node_id=node, after=page.after, limit=limit)
+        following = page.next(sums, lambda row: row.name)
+        groups = EarningsGroupList(data=[earnings_group_of(row) for row in sums], next=following)
+        return statement_reply(page, groups, EarningsGroup, name="earnings")
 
     @endpoint("GET /v1/earnings/summary", access="node", query=(*SPAN_QUERY, "node", "account"))
     async def show_summary(self, request: web.Request, principal: Principal) -> EarningsSummaryReply:
@@ -180,22 +126,43 @@ class EarningsSummaryEndpoints:
         earned, promo = chart.earned_by(owner), chart.promo_earned_by(owner)
         balances = await self.books.balances([earned, promo])
         batched, settled, claimed = [micro * NANO_PER_MICRO for micro in await self.payouts.payout_totals(owner)]
+        standing = amounts(pending=balances[earned], batched=batched, settled=settled, claimed=claimed)
         return EarningsSummary(
             account=owner,
             fee_bps=INFERENCE_FEE_BPS,
-            pending_usd=format_usd(balances[earned]),
-            pending_nano=balances[earned],
-            batched_usd=format_usd(batched),
-            batched_nano=batched,
-            settled_usd=format_usd(settled),
-            settled_nano=settled,
-            claimed_usd=format_usd(claimed),
-            claimed_nano=claimed,
-            promo_usd=format_usd(balances[promo]),
-            promo_nano=balances[promo],
+            **standing,
+            **amounts(promo=balances[promo]),
             treasury=treasury_balance_of(await self.credits.treasury()),
             nodes=nodes,
         )
+
+
+def earnings_group_of(row: EarningSum) -> EarningsGroup:
+    return EarningsGroup(
+        name=row.name,
+        jobs=row.jobs,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+        **amounts(fee=row.fee_nano, net=row.net_nano, net_promo=row.net_promo_nano),
+    )
+
+
+def attempt_earnings_of(row: EarningLine) -> AttemptEarnings:
+    return AttemptEarnings(
+        job_id=row.job_id,
+        opened_at=utc_iso(row.opened_at),
+        position=row.position,
+        node_id=row.node_id,
+        model=row.model,
+        outcome=cast("OutcomeName", row.outcome),  # metering writes nothing else
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+        prompt_usd_per_mtok=format_usd(row.prompt_price),
+        completion_usd_per_mtok=format_usd(row.completion_price),
+        **amounts(fee=row.fee_nano, net=row.net_nano, net_promo=row.net_promo_nano),
+        first_token_ms=row.first_token_ms,
+        duration_ms=row.duration_ms,
+    )
 
 
 def utilisation_of(

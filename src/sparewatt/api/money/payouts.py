@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -67,10 +68,7 @@ class PayoutEndpoints:
         return PayoutClaimList(
             data=[claim_of(row) for row in claims],
             account=account,
-            claimed_micro=claimed_micro,
-            claimed_usd=_usd(claimed_micro),
-            waiting_micro=waiting_micro,
-            waiting_usd=_usd(waiting_micro),
+            **_amounts(claimed=claimed_micro, waiting=waiting_micro),
         )
 
     @endpoint("GET /v1/payouts/batches", access="public", query=("limit", "after"))
@@ -134,10 +132,7 @@ def payout_of(row: AccountPayoutRow) -> Payout:
         epoch=row.epoch,
         created_at=row.unix_s,
         address=row.address,
-        amount_micro=row.added_micro,
-        amount_usd=_usd(row.added_micro),
-        earned_micro=row.earned_micro,
-        earned_usd=_usd(row.earned_micro),
+        **_amounts(amount=row.added_micro, earned=row.earned_micro),
         state="ready" if row.posted_unix_s is None else "claimed" if row.claimed else "posted",
         posted_at=row.posted_unix_s,
     )
@@ -149,10 +144,7 @@ def batch_of(row: PayoutBatchRow) -> PayoutBatch:
         created_at=row.unix_s,
         root="0x" + row.root.hex(),
         leaves=row.leaves,
-        promised_micro=row.promised_micro,
-        promised_usd=_usd(row.promised_micro),
-        added_micro=row.added_micro,
-        added_usd=_usd(row.added_micro),
+        **_amounts(promised=row.promised_micro, added=row.added_micro),
         state="posted" if row.posted_unix_s is not None else "ready",
         posted_at=row.posted_unix_s,
         posted_tx=row.posted_tx,
@@ -163,8 +155,7 @@ def claim_of(row: ChainRequestRow) -> PayoutClaim:
     return PayoutClaim(
         address=row.address,
         epoch=row.epoch,
-        amount_micro=row.micro,
-        amount_usd=_usd(row.micro),
+        **_amounts(amount=row.micro),
         state="claimed" if row.state is ChainRequestState.DONE else "failed",
         reason=row.reason,
         tx=row.tx,
@@ -175,5 +166,7 @@ def leaf_of(leaf: PayoutLeafRow) -> PayoutLeaf:
     return PayoutLeaf(address=leaf.address, earned_micro=leaf.earned_micro, spent_micro=leaf.spent_micro)
 
 
-def _usd(micro: int) -> str:
-    return format_usd(micro * NANO_PER_MICRO)
+def _amounts(**micro: int) -> dict[str, Any]:
+    """The chain has six decimals: `…_micro` is integer micro-dollars, `…_usd` the same as an exact decimal string."""
+    usd = {f"{name}_usd": format_usd(amount * NANO_PER_MICRO) for name, amount in micro.items()}
+    return usd | {f"{name}_micro": amount for name, amount in micro.items()}

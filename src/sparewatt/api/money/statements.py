@@ -9,7 +9,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -21,6 +21,7 @@ from sparewatt.api.endpoint import Reply
 from sparewatt.api.query import choice
 from sparewatt.core.errors import InvalidField, NotFound
 from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.money import format_usd
 from sparewatt.edge.bodies import whole_number
 from sparewatt.inference.fleet.find_node import find_node
 from sparewatt.inference.matcher.table import NodeTable
@@ -79,7 +80,7 @@ def select_node(request: web.Request, nodes: NodeTable) -> NodeId | None:
         raise
 
 
-# when
+# times and amounts
 
 
 def read_span(request: web.Request, *, now_unix_s: float) -> TimeRange:
@@ -106,6 +107,12 @@ def _moment(text: str, *, param: str, last: bool = False) -> float:
 
 def utc_iso(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).isoformat()
+
+
+def amounts(**nano: int) -> dict[str, Any]:
+    """Amounts come twice: `…_usd` is dollars as an exact decimal string, `…_nano` the same in integer nano-dollars."""
+    usd = {f"{name}_usd": format_usd(amount) for name, amount in nano.items()}
+    return usd | {f"{name}_nano": amount for name, amount in nano.items()}
 
 
 # pages

@@ -19,6 +19,7 @@ from sparewatt.api.money.earnings import attempt_earnings_of
 from sparewatt.api.money.statements import (
     STATEMENT_QUERY,
     AccountFinder,
+    amounts,
     cursor_of,
     read_page,
     select_account,
@@ -29,7 +30,6 @@ from sparewatt.api.query import choice
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, MatchNotFound
 from sparewatt.core.ids import KeyId, MatchId, NodeId
-from sparewatt.core.money import format_usd
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.protocol.api.usage import (
     Generation,
@@ -48,10 +48,17 @@ _KEY_ID = re.compile(r"[a-z]{3}_[0-9a-z_]{1,40}")
 _JOB_ID = re.compile(r"match_[0-9a-z_]{1,60}")
 
 
+class NodeLookup(Protocol):
+    """Implemented by `NodeTable`."""
+
+    def get(self, node_id: NodeId, /) -> NodeRow | None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class UsageEndpoints:
     accounts: AccountFinder
     statements: StatementStore
+    nodes: NodeLookup
     clock: Clock
 
     @endpoint("GET /v1/usage", access="inference", query=(*STATEMENT_QUERY, "by", "key", "account"), csv=True)
@@ -71,72 +78,6 @@ class UsageEndpoints:
         groups = UsageGroupList(data=[usage_group_of(row) for row in rows], next=page.next(rows, lambda row: row.name))
         return statement_reply(page, groups, UsageGroup, name="usage")
 
-
-def _select_key(request: web.Request) -> KeyId | None:
-    key = request.query.get("key")
-    if key is not None and not _KEY_ID.fullmatch(key):
-        raise InvalidField("A key is named by its id, e.g. key_5k0wq2.", param="key")
-    return KeyId(key) if key is not None else None
-
-
-def usage_group_of(row: UsageLine) -> UsageGroup:
-    return UsageGroup(
-        name=row.name,
-        jobs=row.jobs,
-        prompt_tokens=row.prompt_tokens,
-        completion_tokens=row.completion_tokens,
-        cost_usd=format_usd(row.cost_nano),
-        cost_nano=row.cost_nano,
-        promo_usd=format_usd(row.promo_nano),
-        promo_nano=row.promo_nano,
-    )
-
-
-def job_usage_of(row: JobLine) -> JobUsage:
-    return JobUsage(
-        id=row.id,
-        opened_at=utc_iso(row.opened_at),
-        closed_at=utc_iso(row.closed_at),
-        account_id=row.account_id,
-        key_id=row.key_id,
-        model=row.model,
-        state=_state_of(row),
-        reason=row.reason,
-        finish_reason=row.finish_reason,
-        stream=row.stream,
-        prompt_tokens=row.prompt_tokens,
-        completion_tokens=row.completion_tokens,
-        cost_usd=format_usd(row.cost_nano),
-        cost_nano=row.cost_nano,
-        promo_usd=format_usd(row.promo_nano),
-        promo_nano=row.promo_nano,
-    )
-
-
-def _state_of(row: JobLine) -> JobStateName:
-    return cast("JobStateName", row.state)  # the table has a CHECK
-
-
-# one job
-
-
-class SettledJobs(Protocol):
-    """Implemented by `StatementStore`."""
-
-    async def find_job(self, job_id: MatchId, /) -> tuple[JobLine, list[EarningLine]] | None: ...
-
-
-class NodeLookup(Protocol):
-    """Implemented by `NodeTable`."""
-
-    def get(self, node_id: NodeId, /) -> NodeRow | None: ...
-
-
-@dataclass(slots=True, kw_only=True)
-class GenerationEndpoints:
-    jobs: SettledJobs
-    nodes: NodeLookup
-
     @endpoint("GET /v1/generation", access="inference", query=("id",))
     async def show_generation(self, request: web.Request, principal: Principal) -> GenerationReply:
         """Show one settled job of your account; operators see those of all accounts."""
@@ -145,7 +86,7 @@ class GenerationEndpoints:
             raise InvalidField(
                 "Say which: ?id=match_…, as the header x-sparewatt-match-id of the answer says.", param="id"
             )
-        settled = await self.jobs.find_job(MatchId(job_id)) if _JOB_ID.fullmatch(job_id) else None
+        settled = await self.statements.find_job(MatchId(job_id)) if _JOB_ID.fullmatch(job_id) else None
         if settled is None or principal.account_filter not in (None, settled[0].account_id):
             raise MatchNotFound(f"There is no settled job {job_id[:60]!r}. It takes up to a second after the answer.")
         return GenerationReply(data=self._generation(*settled))
@@ -171,10 +112,7 @@ class GenerationEndpoints:
             state=_state_of(job),
             reason=job.reason,
             key_id=job.key_id,
-            cost_usd=format_usd(job.cost_nano),
-            cost_nano=job.cost_nano,
-            promo_usd=format_usd(job.promo_nano),
-            promo_nano=job.promo_nano,
+            **amounts(cost=job.cost_nano, promo=job.promo_nano),
             attempts=[self._attempt(attempt) for attempt in attempts],
         )
 
@@ -185,3 +123,42 @@ class GenerationEndpoints:
     def _node_name(self, node_id: NodeId) -> str:
         row = self.nodes.get(node_id)
         return row.specs.name if row is not None else node_id
+
+
+def _select_key(request: web.Request) -> KeyId | None:
+    key = request.query.get("key")
+    if key is not None and not _KEY_ID.fullmatch(key):
+        raise InvalidField("A key is named by its id, e.g. key_5k0wq2.", param="key")
+    return KeyId(key) if key is not None else None
+
+
+def usage_group_of(row: UsageLine) -> UsageGroup:
+    return UsageGroup(
+        name=row.name,
+        jobs=row.jobs,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+        **amounts(cost=row.cost_nano, promo=row.promo_nano),
+    )
+
+
+def job_usage_of(row: JobLine) -> JobUsage:
+    return JobUsage(
+        id=row.id,
+        opened_at=utc_iso(row.opened_at),
+        closed_at=utc_iso(row.closed_at),
+        account_id=row.account_id,
+        key_id=row.key_id,
+        model=row.model,
+        state=_state_of(row),
+        reason=row.reason,
+        finish_reason=row.finish_reason,
+        stream=row.stream,
+        prompt_tokens=row.prompt_tokens,
+        completion_tokens=row.completion_tokens,
+        **amounts(cost=row.cost_nano, promo=row.promo_nano),
+    )
+
+
+def _state_of(row: JobLine) -> JobStateName:
+    return cast("JobStateName", row.state)  # the table has a CHECK

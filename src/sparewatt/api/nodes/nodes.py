@@ -195,15 +195,8 @@ def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
 
 
 def _speed_of(speed: Speed | None) -> ModelSpeed | None:
+    """Without the fields that were not measured."""
     if speed is None:
         return None
-    if speed.batch is None or speed.batch_decode_tps is None or speed.batch_ttft_s is None:
-        return ModelSpeed(ttft_s=speed.ttft_s, prefill_tps=speed.prefill_tps, decode_tps=speed.decode_tps)
-    return ModelSpeed(
-        ttft_s=speed.ttft_s,
-        prefill_tps=speed.prefill_tps,
-        decode_tps=speed.decode_tps,
-        batch=speed.batch,
-        batch_decode_tps=speed.batch_decode_tps,
-        batch_ttft_s=speed.batch_ttft_s,
-    )
+    fields = {name: getattr(speed, name) for name in ModelSpeed.__struct_fields__}
+    return ModelSpeed(**{name: value for name, value in fields.items() if value is not None})

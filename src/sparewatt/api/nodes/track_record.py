@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from aiohttp import web
+from msgspec import structs
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
@@ -26,7 +27,7 @@ from sparewatt.protocol.api.nodes import (
     NodeReputation,
     UptimeCalendar,
 )
-from sparewatt.store.history import DAY_S, HistoryCounts, HistoryRow, HistoryStore
+from sparewatt.store.history import DAY_S, HistoryRow, HistoryStore
 from sparewatt.store.node_results import NodeResultCount, NodeResultStore
 from sparewatt.telemetry.feed.public import may_know_all
 from sparewatt.trust.reputation import HALF_LIFE_DAYS, AttemptResult, DayCount, Reputation, reputation_of
@@ -48,8 +49,7 @@ class TrackRecordEndpoints:
         row = find_node(self.table, request.match_info["node_id"])
         today = dt.datetime.fromtimestamp(self.clock.unix_s(), tz=dt.UTC).date()
         reputation = reputation_of(_counts(await self.results.counts_of(row.id)), today=today)
-        describe = full_reputation if may_know_all(row, principal) else public_reputation
-        return describe(reputation, row)
+        return describe_reputation(reputation, row, in_full=may_know_all(row, principal))
 
     @endpoint("GET /v1/nodes/{node_id}/history", access="inference")
     async def show_calendar(self, request: web.Request, principal: Principal) -> UptimeCalendar:
@@ -62,8 +62,9 @@ class TrackRecordEndpoints:
             name=row.id,
             limit=CALENDAR_DAYS + 1,
         )
-        describe = full_day if may_know_all(row, principal) else public_day
-        return UptimeCalendar(data=[describe(point) for point in points], node=row.id, name=row.specs.name)
+        in_full = may_know_all(row, principal)
+        days = [describe_day(point, in_full=in_full) for point in points]
+        return UptimeCalendar(data=days, node=row.id, name=row.specs.name)
 
 
 def _counts(days: Iterable[NodeResultCount]) -> list[DayCount]:
@@ -73,55 +74,37 @@ def _counts(days: Iterable[NodeResultCount]) -> list[DayCount]:
     ]
 
 
-def full_reputation(reputation: Reputation, row: NodeRow) -> NodeReputation:
-    return NodeReputation(
+def describe_reputation(reputation: Reputation, row: NodeRow, *, in_full: bool) -> NodeReputation:
+    digits = 4 if in_full else 1
+    described = NodeReputation(
         node=row.id,
         name=row.specs.name,
-        score=round(reputation.score, 4),
-        lower=round(reputation.lower, 4),
-        half_life_days=HALF_LIFE_DAYS,
-        jobs=reputation.jobs,
-        failures=reputation.failures,
-        causes=[
-            NodeFailureCount(
-                cause=cast("FailureCauseName", cause.result.value),  # a cause is never `done`
-                count=cause.count,
-                last_unix_s=round(cause.last_unix_s),
-            )
-            for cause in reputation.causes
-        ],
-    )
-
-
-def public_reputation(reputation: Reputation, row: NodeRow) -> NodeReputation:
-    return NodeReputation(
-        node=row.id,
-        name=row.specs.name,
-        score=round(reputation.score, 1),
-        lower=round(reputation.lower, 1),
+        score=round(reputation.score, digits),
+        lower=round(reputation.lower, digits),
         half_life_days=HALF_LIFE_DAYS,
     )
+    if not in_full:
+        return described
+    causes = [
+        NodeFailureCount(
+            cause=cast("FailureCauseName", cause.result.value),  # a cause is never `done`
+            count=cause.count,
+            last_unix_s=round(cause.last_unix_s),
+        )
+        for cause in reputation.causes
+    ]
+    return structs.replace(described, jobs=reputation.jobs, failures=reputation.failures, causes=causes)
 
 
-def full_day(point: HistoryRow) -> CalendarDay:
-    figures, uptime = point.figures, _uptime(point.figures)
-    return CalendarDay(
-        day=point.at.date().isoformat(),
-        up=None if uptime is None else round(uptime, 4),
-        up_s=round(figures.up_s),
-        known_s=round(figures.known_s),
-        jobs=figures.jobs,
-        failed=figures.failed,
-        tokens=figures.tokens,
+def describe_day(point: HistoryRow, *, in_full: bool) -> CalendarDay:
+    """To strangers the uptime is told to one percent, which is a quarter of an hour."""
+    figures, digits = point.figures, 4 if in_full else 2
+    # As a share of the time in which a gateway observed the node.
+    uptime = min(1.0, figures.up_s / figures.known_s) if figures.known_s > 0 else None
+    described = CalendarDay(day=point.at.date().isoformat(), up=None if uptime is None else round(uptime, digits))
+    if not in_full:
+        return described
+    up_s, known_s = round(figures.up_s), round(figures.known_s)
+    return structs.replace(
+        described, up_s=up_s, known_s=known_s, jobs=figures.jobs, failed=figures.failed, tokens=figures.tokens
     )
-
-
-def public_day(point: HistoryRow) -> CalendarDay:
-    """The uptime to one percent, which is a quarter of an hour."""
-    uptime = _uptime(point.figures)
-    return CalendarDay(day=point.at.date().isoformat(), up=None if uptime is None else round(uptime, 2))
-
-
-def _uptime(figures: HistoryCounts) -> float | None:
-    """As a share of the time in which a gateway observed the node; None if none did."""
-    return min(1.0, figures.up_s / figures.known_s) if figures.known_s > 0 else None

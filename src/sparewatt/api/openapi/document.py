@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -43,10 +43,10 @@ def make_document(routes: Iterable[ApiRoute]) -> bytes:
     routes = list(routes)
     types = [kind for route in routes for kind in (*_members(route.reply), *_members(route.spec.body))]
     schemas, components = msgspec.json.schema_components([*types, *_EVENTS], ref_template=_TEMPLATE)
-    by_type = {_key(kind): schema for kind, schema in zip([*types, *_EVENTS], schemas, strict=True)}
+    by_type = {repr(kind): schema for kind, schema in zip([*types, *_EVENTS], schemas, strict=True)}
     replies = [_schema(route.reply, by_type) for route in routes if route.reply is not None]
     bodies = [_schema(route.spec.body, by_type) for route in routes if route.spec.body is not None]
-    for name in _reachable([*replies, *map(by_type.__getitem__, map(_key, _EVENTS))], components):
+    for name in _reachable([*replies, *map(by_type.__getitem__, map(repr, _EVENTS))], components):
         if name not in _reachable(bodies, components):
             _require_defaults(components[name])
     paths: dict[str, dict[str, Any]] = {}
@@ -103,14 +103,10 @@ def _members(kind: Any) -> Sequence[Any]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _key(kind: Any) -> str:
-    return repr(kind)
-
-
 def _schema(kind: Any, by_type: dict[str, Any]) -> dict[str, Any]:
     if isinstance(kind, str):
         return ref(kind)
-    found = [by_type[_key(member)] for member in _members(kind)]
+    found = [by_type[repr(member)] for member in _members(kind)]
     return found[0] if len(found) == 1 else {"anyOf": found}
 
 
@@ -120,7 +116,7 @@ def _operation(route: ApiRoute, path: str, by_type: dict[str, Any]) -> dict[str,
         "operationId": getattr(route.handler, "__name__", path),
         "summary": str((route.handler.__doc__ or "").strip().splitlines()[0]),
         "tags": [route.tag],
-        "parameters": [*_path_parameters(path), *map(_query_parameter, spec.query)],
+        "parameters": list(_parameters(path, spec.query)),
         "responses": _responses(route, by_type),
         "security": [] if spec.access == "public" else [{"key": []}],
     }
@@ -130,15 +126,11 @@ def _operation(route: ApiRoute, path: str, by_type: dict[str, Any]) -> dict[str,
     return operation
 
 
-def _path_parameters(path: str) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _PARAMETER.findall(path)
-    ]
-
-
-def _query_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
+def _parameters(path: str, query: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for name in _PARAMETER.findall(path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    for name in query:
+        yield {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
 
 
 def _responses(route: ApiRoute, by_type: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from aiohttp import web
+from msgspec import structs
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
@@ -93,18 +94,8 @@ def _models_of(served: Mapping[str, ModelNodes], counts: Counts) -> list[PulseMo
 
 
 def _model_of(model: str, on_nodes: ModelNodes, counts: Counts) -> PulseModel:
-    work = counts.models.get(model, NO_COUNTS)
-    return PulseModel(
-        id=model,
-        nodes=on_nodes.nodes,
-        warm=on_nodes.warm,
-        running=work.running,
-        waiting=work.waiting,
-        requests=work.requests,
-        prompt_tokens=work.prompt_tokens,
-        completion_tokens=work.completion_tokens,
-        first_token_counts=work.first_token_counts,
-    )
+    work = structs.asdict(counts.models.get(model, NO_COUNTS))
+    return PulseModel(id=model, nodes=on_nodes.nodes, warm=on_nodes.warm, **work)
 
 
 def _node_of(row: NodeRow, state: NodeState, work: NodeCounts, sensors: Sensors) -> PulseNode:

@@ -1,7 +1,7 @@
-"""What a request to `/v1/responses` and the requests of other endpoints have in common on their way to a model.
+"""What the endpoints of `/v1/responses` have in common on the way to a model and back.
 
-Authentication → options of the headers → body → `Idempotency-Key` → `Submission`. `edge/exchange.py` does the same for
-the endpoints that are served without aiohttp.
+Options of the headers → body → `Idempotency-Key` → conversation → chat → `Submission` → headers of the reply.
+`edge/exchange.py` does the same for the endpoints that are served without aiohttp.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
+from sparewatt.api.inference.chat import read_chat
+from sparewatt.core.errors import InvalidField
+from sparewatt.core.ids import new_id
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
@@ -22,10 +27,16 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.edge.replies import refusal_reply
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
-from sparewatt.inference.responses.shelf import Shelf, ShelfFactory
+from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, previous_response_gone, require_shelf
 from sparewatt.inference.service import InferenceService, RequestOptions
 from sparewatt.inference.submission import Submission, buffered_submission
-from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.chat_request import to_chat
+from sparewatt.protocol.responses.compaction import expanded_items
+from sparewatt.protocol.responses.input_items import NewId
+from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.tools import ToolSelection
+
+ID_BYTES = 20
 
 
 class ResponseCaller(NamedTuple):
@@ -85,6 +96,34 @@ class ResponseSubmissions:
             self.idempotency.digest(context.path, body, options.route or "", options.ranking.name),
             on_repeat=lambda: self.auth.charge(context),
         )
+
+
+def id_maker(rng: Rng) -> NewId:
+    return lambda prefix: new_id(prefix, rng=rng, n_bytes=ID_BYTES)
+
+
+async def conversation_of(parsed: ParsedResponsesRequest, items: list[Json], shelf: Shelf | None) -> list[Json]:
+    """Items of previous responses and these, compactions opened. Raises PreviousResponseGone or InvalidField."""
+    previous, history = parsed.request.previous_response_id, []
+    if previous is not None:
+        if shelf is None:
+            raise previous_response_gone(previous)
+        history = await shelf.history(previous)
+
+    def open_sealed(sealed: str) -> list[Json]:
+        return require_shelf(shelf, param="input").open_items(sealed)
+
+    conversation = expanded_items([*history, *items], open_sealed)
+    if not conversation and not parsed.request.instructions:
+        raise InvalidField("There is nothing to answer: send 'input'.", param="input")
+    return conversation
+
+
+def chat_call(parsed: ParsedResponsesRequest, messages: list[Json], tools: ToolSelection) -> ModelCall:
+    """As if the client had sent a chat."""
+    body = to_chat(parsed, messages, tools)
+    call = read_chat(msgspec.json.encode(body))
+    return msgspec.structs.replace(call, ignored=(*call.ignored, *parsed.ignored, *tools.ignored))
 
 
 def refusal_of(submission: Submission[BufferedSink]) -> web.Response | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.api.dashboard.bundle import Bundle
+from sparewatt.api.dashboard.pages import Bundle
 from sparewatt.gateway import routes
 from sparewatt.gateway.routes import make_app
 from tests.unit.gateway.small_gateway import make_services, running

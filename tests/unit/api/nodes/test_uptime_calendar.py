@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sparewatt.api.nodes.track_record import full_day, public_day
+from sparewatt.api.nodes.track_record import describe_day
 from sparewatt.core.ids import AccountId
 from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
@@ -52,6 +52,6 @@ async def test_what_a_node_did_on_a_day_is_for_its_owner_and_operators() -> None
 
 
 def test_a_day_that_nobody_looked_at_is_not_a_day_away() -> None:
-    assert public_day(a_day(jobs=1)).up is None
-    assert full_day(a_day(jobs=1)).up is None
-    assert public_day(a_day(up_s=0.0, known_s=60.0)).up == 0.0
+    assert describe_day(a_day(jobs=1), in_full=False).up is None
+    assert describe_day(a_day(jobs=1), in_full=True).up is None
+    assert describe_day(a_day(up_s=0.0, known_s=60.0), in_full=False).up == 0.0
