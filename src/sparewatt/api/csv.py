@@ -27,7 +27,7 @@ def csv_reply(
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would run as a formula is quoted: strangers name models."""
+    """Text that a spreadsheet would run as a formula is quoted: node owners name models as they like."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -13,7 +13,7 @@ from sparewatt.api.accounts.accounts import (
     OwnAccountEndpoints,
 )
 from sparewatt.api.accounts.keys import KeyEndpoints
-from sparewatt.api.accounts.sessions import PasswordEndpoints, SessionEndpoints
+from sparewatt.api.accounts.sessions import SessionEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
@@ -80,7 +80,7 @@ def _network_groups(services: Services) -> list[object]:
         NodeEndpoints(
             table=table,
             states=services.states,
-            power=services.links.power,
+            sensors_of=services.links.power.latest,
             peers=services.peer_client,
             handle_secret=services.handle_secret,
             clock=clock,
@@ -112,8 +112,7 @@ def _network_groups(services: Services) -> list[object]:
 
 def _account_groups(services: Services) -> list[object]:
     people, keys, sessions = services.people, services.key_service, services.sessions
-    limiters, origins = services.doors, services.origins
-    caches = AccountCaches(sessions=sessions, keys=keys)
+    limiters, caches = services.doors, AccountCaches(sessions=sessions, keys=keys)
     return [
         SessionEndpoints(
             people=people,
@@ -121,15 +120,9 @@ def _account_groups(services: Services) -> list[object]:
             limiters=limiters,
             signup_mode=services.settings.signup_mode,
             signup_hook=services.money.credits,
-            origins=origins,
-        ),
-        PasswordEndpoints(
-            people=people,
-            sessions=sessions,
-            limiters=limiters,
             mailer=services.mailer,
             root_url=services.root_url,
-            origins=origins,
+            origins=services.origins,
         ),
         OwnAccountEndpoints(people=people, keys=keys, caches=caches, login_limiter=limiters.login),
         OperatorEndpoints(people=people, pages=services.database.accounts, caches=caches),
@@ -173,7 +166,7 @@ def _operation_groups(services: Services) -> list[object]:
         PulseEndpoints(
             rows=services.table,
             states=services.states,
-            power=services.links.power,
+            sensors_of=services.links.power.latest,
             counts=services.pulse,
             clock=clock,
             started_unix_s=services.started_unix_s,

@@ -1,6 +1,7 @@
-"""/v1/signup, /v1/login and /v1/logout: how a browser's session begins and ends. /v1/password: change or reset it.
+"""/v1/signup, /v1/login and /v1/logout: how a browser's session begins and ends.
 
-What needs no key is rate-limited by address and e-mail, and refused to pages of other sites (login CSRF): such a page
+/v1/password: it is changed with the current one, or reset with a token that came by mail or from an operator. What
+needs no key is rate-limited by address and e-mail, and refused to pages of other sites (login CSRF): such a page
 could log its visitors in to an account of its own.
 """
 
@@ -48,6 +49,10 @@ class SessionEndpoints:
     limiters: PublicRateLimiters
     signup_mode: SignupMode
     signup_hook: SignupHook
+    mailer: Mailer | None
+    """None where this network sends no mail."""
+    root_url: str
+    """This gateway's address, for the text of a mail."""
     origins: frozenset[str]
     """Where pages of this gateway come from, as a browser names it."""
 
@@ -82,34 +87,6 @@ class SessionEndpoints:
         reply = json_reply(LogoutResult(logged_out=principal.session is not None))
         clear_cookie(reply, context_of(request).settings)
         return reply
-
-    async def _begin_session(
-        self, context: RequestContext, account_id: AccountId, *, status: int = 200, notice: str | None = None
-    ) -> web.Response:
-        token = await self.sessions.begin(account_id)
-        session = NewSession(
-            account=describe_account(await self.people.get(account_id)),
-            csrf_token=csrf_token(token),
-            notice=notice if notice is not None else UNSET,
-        )
-        reply = json_reply(session, status=status)
-        set_cookie(reply, token, context.settings)
-        return reply
-
-
-@dataclass(slots=True, kw_only=True)
-class PasswordEndpoints:
-    """A password is changed with the current one, or reset with a token that came by mail or from an operator."""
-
-    people: AccountService
-    sessions: Sessions
-    limiters: PublicRateLimiters
-    mailer: Mailer | None
-    """None where this network sends no mail."""
-    root_url: str
-    """This gateway's address, for the text of the mail."""
-    origins: frozenset[str]
-    """Where pages of this gateway come from, as a browser names it."""
 
     @endpoint("POST /v1/password", access="admin", body=PasswordChangeBody)
     async def change_password(self, request: web.Request, principal: Principal) -> PasswordChangeResult:
@@ -151,3 +128,16 @@ class PasswordEndpoints:
         account_id = await self.people.reset_password(body.token, body.password)
         self.sessions.invalidate(account_id)
         return PasswordChangeResult()
+
+    async def _begin_session(
+        self, context: RequestContext, account_id: AccountId, *, status: int = 200, notice: str | None = None
+    ) -> web.Response:
+        token = await self.sessions.begin(account_id)
+        session = NewSession(
+            account=describe_account(await self.people.get(account_id)),
+            csrf_token=csrf_token(token),
+            notice=notice if notice is not None else UNSET,
+        )
+        reply = json_reply(session, status=status)
+        set_cookie(reply, token, context.settings)
+        return reply

@@ -28,10 +28,8 @@ PAGES = "(?:matching|models|nodes|earnings|playground|keys|usage|join|status|log
 """Addresses that the dashboard's own router knows; for any other it shows its page for "not found"."""
 
 WEB_ASSET_BYTES_MAX = 8 * MIB
-"""One file of the dashboard; they are held in memory."""
+"""Of one file of the dashboard; all are in memory."""
 DIST = Path(__file__).parent / "dist"
-INDEX = "index.html"
-ASSETS = "assets"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -46,8 +44,6 @@ _SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }
-_API = "/v1/"
-_IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class Bundle:
 
     def index(self) -> bytes | None:
         """None until the dashboard is built. All files are read again when the index has changed."""
-        path = self._folder / INDEX
+        path = self._folder / "index.html"
         try:
             changed_at = path.stat().st_mtime
             if changed_at != self._read_at:
@@ -84,7 +80,7 @@ class Bundle:
         return self._assets.get(name)
 
     def _read_assets(self) -> dict[str, Asset]:
-        files = {path.name: path for path in (self._folder / ASSETS).iterdir() if path.is_file()}
+        files = {path.name: path for path in (self._folder / "assets").iterdir() if path.is_file()}
         return {
             name: Asset(_type_of(path), _read(path), _read(files[f"{name}.gz"]) if f"{name}.gz" in files else None)
             for name, path in files.items()
@@ -128,7 +124,8 @@ class DashboardEndpoints:
         asset = await asyncio.to_thread(self.bundle.asset, name)
         if asset is None:
             raise NotFound(f"There is no file {name[:100]!r} here. Load the page again: there is a newer build of it.")
-        headers = _SECURITY_HEADERS | {"cache-control": _IMMUTABLE, "vary": "accept-encoding"}
+        caching = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+        headers = _SECURITY_HEADERS | caching
         zipped = asset.zipped if "gzip" in request.headers.get("accept-encoding", "") else None
         if zipped is not None:
             headers["content-encoding"] = "gzip"
@@ -151,7 +148,7 @@ def not_found_page(home_page: Callable[[], Awaitable[web.Response]]) -> Middlewa
     @web.middleware
     async def show_missing(request: web.Request, handler: Handler) -> web.StreamResponse:
         has_no_route = isinstance(request.match_info.http_exception, web.HTTPNotFound)
-        if not has_no_route or f"{request.path}/".startswith(_API) or not _is_browser(request):
+        if not has_no_route or f"{request.path}/".startswith("/v1/") or not _is_browser(request):
             return await handler(request)
         page = await home_page()
         page.set_status(HTTPStatus.NOT_FOUND)

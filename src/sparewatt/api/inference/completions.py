@@ -14,7 +14,6 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.inference.call import ModelCall
 from sparewatt.protocol.link.frames import JobPath
-from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.chat import fields_of
 from sparewatt.protocol.openai.parameters import ignored_fields, partly_supported_fields, unknown_fields
 from sparewatt.protocol.openai.prompts import MAX_TOKENS_UNASKED, CompletionRequest, PromptInputs, parse_completion
@@ -50,7 +49,7 @@ def read_completion_request(body: bytes) -> ModelCall:
         wants_usage=request.wants_usage,
         output_limit=limit or 1,
         answers=prompts.count * answers_per_prompt,
-        needs=_needs_of(request),
+        needs=frozenset({"completions", "logprobs"} if is_given(request.logprobs) else {"completions"}),
         foreign=unknown_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
         unsure=partly_supported_fields(fields, PATH),
@@ -63,10 +62,6 @@ def _echo_of(request: CompletionRequest, prompts: PromptInputs) -> Echo | None:
     if not request.echo or prompts.ids or is_given(request.logprobs):
         return None
     return Echo(prompts.strings, answers=request.n or 1)
-
-
-def _needs_of(request: CompletionRequest) -> frozenset[Capability]:
-    return frozenset({"completions", "logprobs"} if is_given(request.logprobs) else {"completions"})
 
 
 # echo
@@ -87,9 +82,7 @@ _choices_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Echo:
-    """Implements ReplyFilter for one request. Each choice gets its prompt once: in the whole reply, or in its first
-    piece of a stream.
-    """
+    """Implements ReplyFilter for one request. Each choice gets its prompt once; of a stream, in its first piece."""
 
     def __init__(self, prompts: Sequence[str], *, answers: int) -> None:
         """`answers`: choices of each prompt."""

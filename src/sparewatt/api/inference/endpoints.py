@@ -12,7 +12,6 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.api.inference import chat, completions, embeddings
-from sparewatt.core.errors import NotFound
 from sparewatt.inference.call import ModelCall
 from sparewatt.protocol.api.inference import ChatCompletion, EmbeddingList, TextCompletion
 
@@ -27,20 +26,16 @@ class InferenceRoutes:
     """In the router so that these paths are documented and other methods are refused. No POST request gets here."""
 
     @endpoint("POST /v1/chat/completions", access="inference", body="ChatRequest", streams=True)
-    async def create_chat_completion(self, request: web.Request, _: Principal) -> ChatCompletion:
+    async def create_chat_completion(self, _: web.Request, __: Principal) -> ChatCompletion:
         """Answer a chat, whole or as a stream."""
-        raise _not_found(request)
+        raise web.HTTPNotFound
 
     @endpoint("POST /v1/completions", access="inference", body="CompletionRequest", streams=True)
-    async def create_completion(self, request: web.Request, _: Principal) -> TextCompletion:
+    async def create_completion(self, _: web.Request, __: Principal) -> TextCompletion:
         """Continue a prompt, whole or as a stream."""
-        raise _not_found(request)
+        raise web.HTTPNotFound
 
     @endpoint("POST /v1/embeddings", access="inference", body="EmbeddingRequest")
-    async def create_embeddings(self, request: web.Request, _: Principal) -> EmbeddingList:
+    async def create_embeddings(self, _: web.Request, __: Principal) -> EmbeddingList:
         """Turn texts into vectors."""
-        raise _not_found(request)
-
-
-def _not_found(request: web.Request) -> NotFound:
-    return NotFound(f"There is no {request.path[:200]!r} here.")
+        raise web.HTTPNotFound

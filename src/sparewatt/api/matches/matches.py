@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import MatchNotFound
-from sparewatt.core.ids import AccountId, ModelId, NodeId
+from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.limits import MATCHES_KEPT, MATCHES_STORED_DAYS
 from sparewatt.core.money import Nano
 from sparewatt.edge.bodies import read_json, whole_number
@@ -83,12 +83,21 @@ class DryRunEndpoints:
         job = self._job_of(body, routing)
         price = inference.price_cap(routing.policy, job.model)
         owned = inference.table.nodes_of(principal.account_id)
-        payer = await promo_payer(principal.account_id, owned=owned, books=self.books)
+        payer = await self._promo_payer(principal.account_id) if owned else None
         needs = RequiredCapabilities(frozenset(body.capabilities), declared=bool(routing.policy.require_parameters))
         gate = inference.gate(routing.policy, job.model, price=price, payer=payer, needs=needs)
         ranking = inference.ranking_named(body.policy)
         decision = inference.dispatcher.dry_run(job, ranking=ranking, gate=gate)
         return Reply(self._explain(decision, routing, gate), headers=routing.headers())
+
+    async def _promo_payer(self, account: AccountId) -> AccountId | None:
+        """The account, if free credits would pay for the job: then the nodes that it owns may not serve it.
+
+        A request learns that from its hold. A dry run holds nothing, and looks at the balance instead.
+        """
+        name = promo_of(account)
+        has_promo = self.books is not None and (await self.books.balances([name]))[name] > 0
+        return account if has_promo else None
 
     def _job_of(self, body: DryRunRequest, routing: Routing) -> MatchJob:
         model = ModelId(routing.model)
@@ -114,14 +123,3 @@ class DryRunEndpoints:
             policy_effective=to_object(routing.policy),
             created_at=self.clock.unix_s(),
         )
-
-
-async def promo_payer(account: AccountId, *, owned: Collection[NodeId], books: Balances | None) -> AccountId | None:
-    """The account, if free credits would pay for the job: then the nodes that it owns may not serve it.
-
-    A request learns that from its hold. A dry run holds nothing, and looks at the balance instead.
-    """
-    if books is None or not owned:
-        return None
-    name = promo_of(account)
-    return account if (await books.balances([name]))[name] > 0 else None

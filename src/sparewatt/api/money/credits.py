@@ -40,8 +40,6 @@ from sparewatt.protocol.api.credits import (
     TreasuryBalance,
     TreasuryPosting,
     TreasuryReply,
-    UsdNumber,
-    UsdNumberOrNull,
 )
 from sparewatt.store.database import BudgetPeriod, KeyRow
 
@@ -105,7 +103,7 @@ class CreditEndpoints:
         """Raises AccountNotFound, or InvalidField for a closed account, which could not spend what it gets."""
         row = await self.accounts.get(id_or_email)
         if row.closed_at is not None:
-            raise InvalidField(f"The account {row.id} is closed: nobody could spend the credits.", param="account")
+            raise InvalidField(f"The account {row.id} is closed: its credits could not be spent.", param="account")
         return row.id
 
     async def _posting(self, account: AccountId, *, reference: str, posted: bool) -> Reply[CreditPosting]:
@@ -133,8 +131,9 @@ def reference_of(body: AmountBody, *, rng: Rng) -> str:
     return body.id
 
 
-def usd_number(nano: int) -> UsdNumber:
-    return msgspec.Raw(format_usd(nano).encode())
+def usd_number(nano: int | None) -> msgspec.Raw:
+    """A `UsdNumber`: a JSON number with every digit. `null` for None."""
+    return msgspec.Raw(b"null" if nano is None else format_usd(nano).encode())
 
 
 def balance_of(balance: Balance) -> CreditBalance:
@@ -192,16 +191,12 @@ class KeyInfoEndpoints:
             usage_weekly=usd_number(spent["week"]),
             usage_monthly=usd_number(spent["month"]),
             usage_nano=spent_ever,
-            limit=_usd_number_or_null(budget),
+            limit=usd_number(budget),
             limit_usd=None if budget is None else format_usd(budget),
-            limit_remaining=_usd_number_or_null(None if budget is None else max(0, budget - spent[period or "day"])),
+            limit_remaining=usd_number(None if budget is None else max(0, budget - spent[period or "day"])),
             limit_reset=None if period is None else _RESETS[period],
             is_free_tier=deposited == 0,
             is_provisioning_key="admin" in key.scopes,
             rate_limit=KeyRateLimit(requests=key.requests_per_min or -1),
             expires_at=key.expires_at.isoformat() if key.expires_at else None,
         )
-
-
-def _usd_number_or_null(nano: int | None) -> UsdNumberOrNull:
-    return msgspec.Raw(b"null") if nano is None else usd_number(nano)

@@ -1,6 +1,6 @@
 """/v1/earnings: what the nodes of an account earned, by job, day, model or node. A job is in it once it is settled.
 
-/v1/earnings/summary: where an owner's money stands, and how busy each node was.
+/v1/earnings/summary: what of it waits, is in payout batches and was claimed, and how busy each node was.
 """
 
 from __future__ import annotations

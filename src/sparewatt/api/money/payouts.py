@@ -1,4 +1,4 @@
-"""/v1/payouts: payout batches for the settlement contract. Batches are public, so that anybody can check a root."""
+"""/v1/payouts: payout batches for the settlement contract. Batches are public, so that every owner can check a root."""
 
 from __future__ import annotations
 

@@ -42,6 +42,7 @@ NEXT_HEADER = "x-sparewatt-next"
 """The cursor of the next page, also for clients of the CSV."""
 _DAY_S = 86_400.0
 _CURSOR = re.compile(r"(\d{1,17})\.([0-9a-zA-Z_]{1,80})\.(\d{1,4})")
+_BAD_AFTER = "'after' is the value of 'next' in the page before."
 _ADDRESS_CHARS = 42
 
 _Row = TypeVar("_Row")
@@ -134,7 +135,7 @@ class Page:
             return None
         match = _CURSOR.fullmatch(self.after)
         if match is None:
-            raise InvalidField("'after' is what 'next' of the page before said.", param="after")
+            raise InvalidField(_BAD_AFTER, param="after")
         return StatementCursor(int(match[1]) / 1e6, match[2], min(int(match[3]), 2**15 - 1))
 
     def next(self, rows: Sequence[_Row], cursor: Callable[[_Row], object]) -> str | None:
@@ -146,7 +147,7 @@ def read_page(request: web.Request, *, now_unix_s: float) -> Page:
     """Raises InvalidField."""
     after = request.query.get("after", "")
     if len(after) > 300 or "\0" in after:
-        raise InvalidField("'after' is what 'next' of the page before said.", param="after")
+        raise InvalidField(_BAD_AFTER, param="after")
     format_: Literal["json", "csv"] = choice(request, "format", ("json", "csv"))
     span = read_span(request, now_unix_s=now_unix_s)
     return Page(span, after, whole_number(request, "limit", default=PAGE_LINES, most=STATEMENT_LINES_MAX), format_)

@@ -84,7 +84,7 @@ class UsageEndpoints:
         job_id = request.query.get("id", "")
         if not job_id:
             raise InvalidField(
-                "Say which: ?id=match_…, as the header x-sparewatt-match-id of the answer says.", param="id"
+                "Say which: ?id=match_…, the value of the header x-sparewatt-match-id of its answer.", param="id"
             )
         settled = await self.statements.find_job(MatchId(job_id)) if _JOB_ID.fullmatch(job_id) else None
         if settled is None or principal.account_filter not in (None, settled[0].account_id):

@@ -1,4 +1,4 @@
-"""GET /v1/feed: the live feed as server-sent events. No login: `telemetry/feed/public.py` says what strangers may see.
+"""GET /v1/feed: the live feed as server-sent events. Public: `telemetry/feed/public.py` has what it may show.
 
 A browser that reconnects names the last frame that it has by Last-Event-ID, and gets the frames after it.
 """

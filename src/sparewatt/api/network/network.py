@@ -25,7 +25,7 @@ from sparewatt.telemetry.feed.places import public_region
 from sparewatt.telemetry.feed.public import class_of, digits, vram_gb_of
 
 PRICE_DIGITS = 3
-"""Of a price. All nine would tell a node apart where few serve a model."""
+"""Significant digits of a price. All nine would identify a node where few serve a model."""
 
 
 @dataclass(slots=True, kw_only=True)

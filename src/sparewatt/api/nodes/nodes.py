@@ -1,12 +1,12 @@
 """GET /v1/nodes and /v1/nodes/{node_id}: every node, with what it claims and what was measured side by side.
 
-A query string in the vocabulary of a policy lists only the nodes that this policy allows, in its order, and says how
-many nodes each of its filters dropped. Jobs are counted over all processes of this gateway.
+A query string in the vocabulary of a policy lists only the nodes that this policy allows, in its order; the reply has
+how many nodes each filter dropped. Jobs are counted over all processes of this gateway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
 from sparewatt.inference.facts import facts_of
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.fleet.power_readings import PowerReadings
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
@@ -46,7 +45,7 @@ from sparewatt.protocol.api.nodes import (
     NodeSensors,
     PolicyFilterStep,
 )
-from sparewatt.protocol.link.node_report import GpuSpec, ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
 from sparewatt.telemetry.feed.public import handle_of, may_know_all
 
 PeerWork = Sequence[Mapping[str, NodeWork]]
@@ -57,7 +56,8 @@ PeerWork = Sequence[Mapping[str, NodeWork]]
 class NodeEndpoints:
     table: NodeTable
     states: NodeStates
-    power: PowerReadings
+    sensors_of: Callable[[NodeId], Sensors | None]
+    """The latest readings of a node."""
     peers: PeerClient
     handle_secret: bytes
     """Keys the handles by which the public feed names nodes."""
@@ -119,7 +119,7 @@ class NodeEndpoints:
     def _describe(self, row: NodeRow, principal: Principal, peer_work: PeerWork) -> Node:
         """Sensors are for the owner and for operators only: they show when a person uses the machine."""
         specs, work = row.specs, total_work(row, peer_work)
-        sensors = self.power.latest(row.id) if may_know_all(row, principal) else None
+        sensors = self.sensors_of(row.id) if may_know_all(row, principal) else None
         return Node(
             id=row.id,
             handle=handle_of(row.id, secret=self.handle_secret),

@@ -1,13 +1,12 @@
 """How reliable a node was: GET /v1/nodes/{node_id}/reputation, and …/history, its uptime by day for a year.
 
-Strangers get rounded scores and uptimes. How busy the node was, why it failed and when, is for its owner and for
-operators only: a stranger who reads a day's sums often enough learns the size of each job.
+Other accounts get rounded scores and uptimes. How busy the node was, why it failed and when, is for its owner and for
+operators only: from a day's sums, read often enough, the size of each job could be computed.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -28,7 +27,7 @@ from sparewatt.protocol.api.nodes import (
     UptimeCalendar,
 )
 from sparewatt.store.history import DAY_S, HistoryRow, HistoryStore
-from sparewatt.store.node_results import NodeResultCount, NodeResultStore
+from sparewatt.store.node_results import NodeResultStore
 from sparewatt.telemetry.feed.public import may_know_all
 from sparewatt.trust.reputation import HALF_LIFE_DAYS, AttemptResult, DayCount, Reputation, reputation_of
 
@@ -48,7 +47,12 @@ class TrackRecordEndpoints:
         """Show how far a node can be relied on; to its owner, why."""
         row = find_node(self.table, request.match_info["node_id"])
         today = dt.datetime.fromtimestamp(self.clock.unix_s(), tz=dt.UTC).date()
-        reputation = reputation_of(_counts(await self.results.counts_of(row.id)), today=today)
+        counts = [
+            DayCount(day.day, _RESULTS[day.result], day.count, day.last_unix_s)
+            for day in await self.results.counts_of(row.id)
+            if day.result in _RESULTS  # others are known to a newer release only
+        ]
+        reputation = reputation_of(counts, today=today)
         return describe_reputation(reputation, row, in_full=may_know_all(row, principal))
 
     @endpoint("GET /v1/nodes/{node_id}/history", access="inference")
@@ -65,13 +69,6 @@ class TrackRecordEndpoints:
         in_full = may_know_all(row, principal)
         days = [describe_day(point, in_full=in_full) for point in points]
         return UptimeCalendar(data=days, node=row.id, name=row.specs.name)
-
-
-def _counts(days: Iterable[NodeResultCount]) -> list[DayCount]:
-    """Without results that only a newer release knows."""
-    return [
-        DayCount(day.day, _RESULTS[day.result], day.count, day.last_unix_s) for day in days if day.result in _RESULTS
-    ]
 
 
 def describe_reputation(reputation: Reputation, row: NodeRow, *, in_full: bool) -> NodeReputation:
@@ -97,7 +94,7 @@ def describe_reputation(reputation: Reputation, row: NodeRow, *, in_full: bool) 
 
 
 def describe_day(point: HistoryRow, *, in_full: bool) -> CalendarDay:
-    """To strangers the uptime is told to one percent, which is a quarter of an hour."""
+    """Other accounts get the uptime to one percent, which is a quarter of an hour."""
     figures, digits = point.figures, 4 if in_full else 2
     # As a share of the time in which a gateway observed the node.
     uptime = min(1.0, figures.up_s / figures.known_s) if figures.known_s > 0 else None

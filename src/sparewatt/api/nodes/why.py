@@ -23,7 +23,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.edge.bodies import whole_number
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
-from sparewatt.inference.dispatch.why import LossSummary, WhyReport, look_back, sentences
+from sparewatt.inference.dispatch.why import WhyReport, look_back, sentences
 from sparewatt.inference.fleet.find_node import find_node
 from sparewatt.inference.matcher.model import NodeRow, Rejection
 from sparewatt.inference.matcher.table import NodeTable
@@ -33,11 +33,9 @@ LOOKED_BACK_DEFAULT = 1_000
 
 
 class RecentMatches(Protocol):
-    """The last matches of this process."""
+    """The last matches of this process, the latest first. Implemented by `Dispatcher`."""
 
-    def last_records(self, count: int) -> Iterable[MatchRecord]:
-        """The latest first."""
-        ...
+    def last_records(self, count: int) -> Iterable[MatchRecord]: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,20 +88,15 @@ def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
         matches=report.matches,
         chosen=report.chosen,
         outcomes={outcome.value: n for outcome, n in report.sent.most_common()},
-        lost=_losses_of(report.lost),
+        lost=MatchLosses(
+            count=report.lost.count,
+            mean_gap_s=None if report.lost.mean_gap_s is None else round(report.lost.mean_gap_s, 6),
+            worst_parts_s={name: round(mean_s, 6) for name, mean_s in report.lost.worst_parts()},
+        ),
         rejected={reason.value: n for reason, n in report.rejected.most_common()},
         ruled_out=report.ruled_out,
         unlisted=report.unlisted,
         sentences=sentences(report),
-    )
-
-
-def _losses_of(lost: LossSummary) -> MatchLosses:
-    gap_s = lost.mean_gap_s
-    return MatchLosses(
-        count=lost.count,
-        mean_gap_s=None if gap_s is None else round(gap_s, 6),
-        worst_parts_s={name: round(mean_s, 6) for name, mean_s in lost.worst_parts()},
     )
 
 

@@ -16,8 +16,7 @@ from sparewatt.api.openapi.shapes import SHAPES, ref
 from sparewatt.protocol.api.feed import FeedDelta, FeedSnapshot
 
 _PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
-_TEMPLATE = "#/components/schemas/{name}"
-_DECLARED = {
+_ERRORS = {
     "500": "A fault of the gateway. It carries an id to report.",
     "502": "No node could answer, after several attempts.",
     "503": "No node can have it now, or none that its policy allows; or the gateway is stopping.",
@@ -42,7 +41,7 @@ class OpenApiEndpoints:
 def make_document(routes: Iterable[ApiRoute]) -> bytes:
     routes = list(routes)
     types = [kind for route in routes for kind in (*_members(route.reply), *_members(route.spec.body))]
-    schemas, components = msgspec.json.schema_components([*types, *_EVENTS], ref_template=_TEMPLATE)
+    schemas, components = msgspec.json.schema_components([*types, *_EVENTS], ref_template=ref("{name}")["$ref"])
     by_type = {repr(kind): schema for kind, schema in zip([*types, *_EVENTS], schemas, strict=True)}
     replies = [_schema(route.reply, by_type) for route in routes if route.reply is not None]
     bodies = [_schema(route.spec.body, by_type) for route in routes if route.spec.body is not None]
@@ -73,19 +72,19 @@ def make_document(routes: Iterable[ApiRoute]) -> bytes:
 
 def _reachable(schemas: Iterable[Any], components: dict[str, Any]) -> set[str]:
     """Names of all schemas that these refer to, directly or not."""
-    found: set[str] = set()
-    waiting = list(schemas)
-    while waiting:
-        schema = waiting.pop()
+    names: set[str] = set()
+    pending = list(schemas)
+    while pending:
+        schema = pending.pop()
         if isinstance(schema, dict):
             name = str(schema.get("$ref", "")).rpartition("/")[2]
-            if name in components and name not in found:
-                found.add(name)
-                waiting.append(components[name])
-            waiting += schema.values()
+            if name in components and name not in names:
+                names.add(name)
+                pending.append(components[name])
+            pending += schema.values()
         elif isinstance(schema, list):
-            waiting += schema
-    return found
+            pending += schema
+    return names
 
 
 def _require_defaults(schema: dict[str, Any]) -> None:
@@ -97,7 +96,7 @@ def _require_defaults(schema: dict[str, Any]) -> None:
 
 
 def _members(kind: Any) -> Sequence[Any]:
-    """The types of a union, each by itself; none of what is no type."""
+    """The types of a union, each by itself; none for the name of a schema."""
     if kind is None or isinstance(kind, str):
         return ()
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
@@ -106,8 +105,8 @@ def _members(kind: Any) -> Sequence[Any]:
 def _schema(kind: Any, by_type: dict[str, Any]) -> dict[str, Any]:
     if isinstance(kind, str):
         return ref(kind)
-    found = [by_type[repr(member)] for member in _members(kind)]
-    return found[0] if len(found) == 1 else {"anyOf": found}
+    schemas = [by_type[repr(member)] for member in _members(kind)]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _operation(route: ApiRoute, path: str, by_type: dict[str, Any]) -> dict[str, Any]:
@@ -146,10 +145,10 @@ def _responses(route: ApiRoute, by_type: dict[str, Any]) -> dict[str, Any]:
             "schema": {"type": "object" if spec.content_type == "application/json" else "string"}
         }
     error = {"application/json": {"schema": ref("Error")}}
-    declared = {status: {"description": text, "content": error} for status, text in _DECLARED.items()}
-    good = {"description": "As requested.", "content": content}
+    errors = {status: {"description": text, "content": error} for status, text in _ERRORS.items()}
+    success = {"description": "As requested.", "content": content}
     return {
-        **{str(status): good for status in (spec.status, *spec.other_statuses)},
-        **declared,
+        **{str(status): success for status in (spec.status, *spec.other_statuses)},
+        **errors,
         "default": {"description": "OpenAI's error object.", "content": error},
     }

@@ -143,20 +143,16 @@ class ChainEndpoints:
 
 def read_calls(body: bytes) -> tuple[list[JsonRpcCall], bool]:
     """The calls, and whether they came as a batch. Raises InvalidJson or InvalidField."""
-    is_batch = _is_list(body)
     try:
-        calls = (
-            msgspec.json.decode(body, type=list[JsonRpcCall])
-            if is_batch
-            else [msgspec.json.decode(body, type=JsonRpcCall)]
-        )
+        decoded: JsonRpcCall | list[JsonRpcCall] = msgspec.json.decode(body, type=JsonRpcCall | list[JsonRpcCall])
     except msgspec.ValidationError as error:
         raise InvalidField(f"This is no JSON-RPC call: {error}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InvalidJson("The body is not valid JSON.") from None
+    calls = decoded if isinstance(decoded, list) else [decoded]
     if not 1 <= len(calls) <= CHAIN_RPC_BATCH_MAX:
         raise InvalidField(f"A batch has 1 to {CHAIN_RPC_BATCH_MAX} calls.")
-    return calls, is_batch
+    return calls, isinstance(decoded, list)
 
 
 async def forward(calls: list[JsonRpcCall], *, chain_url: str) -> list[ForwardedReply | JsonRpcReply]:
@@ -197,12 +193,9 @@ async def _read_bounded(reply: aiohttp.ClientResponse) -> bytes:
 
 def _decode_replies(body: bytes) -> list[ForwardedReply]:
     try:
-        if _is_list(body):
-            return msgspec.json.decode(body, type=list[ForwardedReply])
-        return [msgspec.json.decode(body, type=ForwardedReply)]
+        decoded: ForwardedReply | list[ForwardedReply] = msgspec.json.decode(
+            body, type=ForwardedReply | list[ForwardedReply]
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise ChainUnavailable("The network's chain gave an answer that is no JSON-RPC.") from None
-
-
-def _is_list(body: bytes) -> bool:
-    return body.lstrip()[:1] == b"["
+    return decoded if isinstance(decoded, list) else [decoded]

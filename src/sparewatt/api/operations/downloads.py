@@ -35,7 +35,7 @@ class Downloads:
         """Raises NotFound if there is none."""
         wheel = await asyncio.shield(self.pack())
         if wheel is None:
-            raise NotFound("This gateway was not installed as a package, so it has no wheel to hand out.")
+            raise NotFound("This gateway was not installed as a package, so it has no wheel to serve.")
         return wheel
 
     @endpoint("GET /dl", access="public")
@@ -56,7 +56,7 @@ class Downloads:
         """Download a file that this gateway hands out."""
         wheel = await self.wheel()
         if request.match_info["name"] != wheel.name:
-            raise NotFound(f"This gateway hands out /dl/{wheel.name} alone.")
+            raise NotFound(f"This gateway serves /dl/{wheel.name} alone.")
         etag = f'"{wheel.sha256}"'
         headers = {"etag": etag, "cache-control": "no-cache", "x-sparewatt-sha256": wheel.sha256}
         if request.headers.get("if-none-match") == etag:

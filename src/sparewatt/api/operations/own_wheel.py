@@ -1,4 +1,4 @@
-"""Packs the installed program as a wheel, so that a gateway hands out exactly the code that it runs.
+"""Packs the installed program as a wheel, so that a gateway serves exactly the code that it runs.
 
 Packing needs no network, compiler or build tool, and an editable checkout works as well as an installed wheel. It is
 reproducible: the same files give the same bytes, so that gateways of one release serve one hash.

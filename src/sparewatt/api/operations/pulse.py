@@ -1,7 +1,7 @@
 """GET /v1/pulse: what this gateway does right now, for its operators. `sparewatt top` shows it.
 
 Counts only grow, so that a client computes rates from two replies and the gateway stores none. The public port has no
-`/metrics`; the pulse is the part of it that an operator watches from afar, with an operator's key.
+`/metrics`; the pulse is the part of it that an operator can read remotely, with an operator's key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappush, heapreplace
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from aiohttp import web
 from msgspec import structs
@@ -37,11 +37,9 @@ BUSIEST_MAX = PULSE_NODES_MAX - TROUBLED_MAX
 GONE_S = 3600.0
 """A node that has been offline for longer is not shown as troubled."""
 _HEALTHY = (NodeState.ONLINE, NodeState.BUSY)
+_Ranked = tuple[int, int, int, NodeRow, NodeState]
+"""Sort keys first. The third is unique to a row, so that rows themselves are never compared."""
 _NO_WORK = NodeCounts(tokens=0, done=0, failed=0)
-
-
-class SensorReadings(Protocol):
-    def latest(self, node_id: NodeId) -> Sensors | None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +47,8 @@ class PulseEndpoints:
     rows: Iterable[NodeRow]
     """All nodes, whenever it is iterated."""
     states: NodeStates
-    power: SensorReadings
+    sensors_of: Callable[[NodeId], Sensors | None]
+    """The latest readings of a node."""
     counts: PulseCounts
     clock: Clock
     started_unix_s: float
@@ -75,14 +74,14 @@ class PulseEndpoints:
             errors=counts.errors,
             first_token_bounds_s=list(TIMES_S),
             models=_models_of(survey.models, counts),
-            busiest=self._nodes_of(survey.busiest(), counts),
-            troubled=self._nodes_of(survey.troubled(), counts),
+            busiest=self._nodes_of(survey.busiest, counts),
+            troubled=self._nodes_of(survey.troubled, counts),
         )
 
-    def _nodes_of(self, nodes: Iterable[tuple[NodeRow, NodeState]], counts: Counts) -> list[PulseNode]:
+    def _nodes_of(self, nodes: list[_Ranked], counts: Counts) -> list[PulseNode]:
         return [
-            _node_of(row, state, counts.nodes.get(row.id, _NO_WORK), self.power.latest(row.id) or Sensors())
-            for row, state in nodes
+            _node_of(row, state, counts.nodes.get(row.id, _NO_WORK), self.sensors_of(row.id) or Sensors())
+            for *_, row, state in sorted(nodes, key=itemgetter(0, 1, 2), reverse=True)
         ]
 
 
@@ -122,9 +121,6 @@ def _node_of(row: NodeRow, state: NodeState, work: NodeCounts, sensors: Sensors)
 
 # one pass over all nodes
 
-_Ranked = tuple[int, int, int, NodeRow, NodeState]
-"""Sort keys first. The third is unique to a row, so that rows themselves are never compared."""
-
 
 class ModelNodes(NamedTuple):
     """Nodes that have a model and are not offline, and those of them that have it loaded."""
@@ -142,31 +138,25 @@ class PulseSurvey:
         self.states: Counter[NodeStateName] = Counter()
         self.gpus = self.vram_gb = 0
         self.models: dict[str, ModelNodes] = {}
-        self._busiest: list[_Ranked] = []
-        self._troubled: list[_Ranked] = []
+        self.busiest: list[_Ranked] = []
+        """A heap: the nodes with the most running jobs."""
+        self.troubled: list[_Ranked] = []
+        """A heap: the nodes with the most failed jobs."""
 
     def add(self, row: NodeRow) -> None:
         state = self._state_of(row)
         self.states[state.value] += 1
         if state in _HEALTHY:
-            _push(self._busiest, (row.jobs_there, row.jobs_done, -row.index, row, state), BUSIEST_MAX)
+            _push(self.busiest, (row.jobs_there, row.jobs_done, -row.index, row, state), BUSIEST_MAX)
         elif state is not NodeState.OFFLINE or self._unix_s - (row.last_seen_unix_s or 0.0) < GONE_S:
-            _push(self._troubled, (row.jobs_failed, row.jobs_done, -row.index, row, state), TROUBLED_MAX)
+            _push(self.troubled, (row.jobs_failed, row.jobs_done, -row.index, row, state), TROUBLED_MAX)
         if state is not NodeState.OFFLINE:
             self._add_capacity(row)
 
     @property
     def node_ids(self) -> list[NodeId]:
         """Of the busiest and the troubled nodes."""
-        return [row.id for *_, row, _ in (*self._busiest, *self._troubled)]
-
-    def busiest(self) -> list[tuple[NodeRow, NodeState]]:
-        """With the most running jobs first."""
-        return _in_order(self._busiest)
-
-    def troubled(self) -> list[tuple[NodeRow, NodeState]]:
-        """With the most failed jobs first."""
-        return _in_order(self._troubled)
+        return [row.id for *_, row, _ in (*self.busiest, *self.troubled)]
 
     def _add_capacity(self, row: NodeRow) -> None:
         self.gpus += row.specs.gpu_count
@@ -182,7 +172,3 @@ def _push(heap: list[_Ranked], ranked: _Ranked, size_max: int) -> None:
         heappush(heap, ranked)
     elif ranked[:3] > heap[0][:3]:
         heapreplace(heap, ranked)
-
-
-def _in_order(heap: list[_Ranked]) -> list[tuple[NodeRow, NodeState]]:
-    return [(row, state) for *_, row, state in sorted(heap, key=itemgetter(0, 1, 2), reverse=True)]

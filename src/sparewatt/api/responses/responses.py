@@ -16,7 +16,7 @@ from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
-from sparewatt.api.responses.streaming import EventStream, send_log
+from sparewatt.api.responses.streaming import EventStream, is_overdue, send_log
 from sparewatt.api.responses.submissions import (
     ResponseCaller,
     ResponseSubmissions,
@@ -71,7 +71,7 @@ class ResponseDraft:
     """Until when it is stored."""
 
     def headers(self) -> dict[str, str]:
-        """Unlike OpenAI's, a response is not stored unless the request says so; every reply says whether it is."""
+        """Unlike OpenAI's, a response is stored only if the request says so; this header tells whether it is."""
         if self.expires_at is None:
             return {STORE_HEADER: "false"}
         return {STORE_HEADER: f"true; until={self.expires_at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"}
@@ -80,7 +80,7 @@ class ResponseDraft:
 async def draft_response(
     parsed: ParsedResponsesRequest, shelf: Shelf | None, *, make_id: NewId, now: int
 ) -> ResponseDraft:
-    """Store it, if the request says so. Raises what a client should hear."""
+    """Store it, if the request says so. Raises the error that the client gets."""
     request = parsed.request
     store = require_shelf(shelf, param="store") if request.stores else None
     tools = read_tools(request.tools, request.tool_choice)
@@ -182,13 +182,13 @@ async def _reply_whole(draft: ResponseDraft, writer: ResponseWriter) -> web.Stre
 
 async def _stream(caller: ResponseCaller, draft: ResponseDraft, writer: ResponseWriter) -> web.StreamResponse:
     """An error before the first token is an HTTP error, unless that took so long that the stream was opened already."""
-    stream = EventStream(caller.request)
-    if not await stream.is_overdue(writer.submission.sink.begun()):
+    if not await is_overdue(writer.submission.sink.begun()):
         refusal = refusal_of(writer.submission)
         if refusal is not None:
             return refusal
     writer.has_begun = True
-    async with stream.opened(_headers(draft, writer)):
+    stream = EventStream(caller.request, _headers(draft, writer))
+    async with stream.opened():
         await writer.begin(stream.send)
         await writer.stream(stream.send)
     return stream.response
@@ -260,7 +260,7 @@ def _read_summary(body: bytes) -> tuple[str, ResponseUsage | None]:
     """Raises JobFailed."""
     chunk = read_chunk(body)
     if chunk is None or not chunk.choices or not chunk.choices[0].content_delta.text:
-        raise JobFailed("The node's answer was empty: nothing to put in the conversation's place.")
+        raise JobFailed("The node's answer was empty: the conversation has no summary. Try again.")
     usage = usage_of(chunk.usage)
     return chunk.choices[0].content_delta.text, ResponseUsage(**usage) if usage is not None else None
 

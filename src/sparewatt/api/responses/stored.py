@@ -116,7 +116,7 @@ class StoredResponseEndpoints:
         return live if live is not None and live.is_stored else None
 
     async def _cancel_here(self, response_id: str, key_id: KeyId) -> Json | None:
-        """The response as it stands then; None if this process does not write it."""
+        """The response as far as it is written then; None if this process does not write it."""
         live = self.registry.find(response_id, key_id=key_id)
         if live is None:
             return None
@@ -133,8 +133,8 @@ class StoredResponseEndpoints:
         if live is not None and live.log is not None:
             return await send_log(request, live.log, {}, after=after)
         response = (await shelf.find(response_id)).response
-        stream = EventStream(request)
-        async with stream.opened({}):
+        stream = EventStream(request, {})
+        async with stream.opened():
             while response["status"] not in FINAL:
                 await asyncio.sleep(POLL_S)
                 response = (await shelf.find(response_id)).response

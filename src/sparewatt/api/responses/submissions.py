@@ -36,8 +36,6 @@ from sparewatt.protocol.responses.input_items import NewId
 from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, parse_request
 from sparewatt.protocol.responses.tools import ToolSelection
 
-ID_BYTES = 20
-
 
 class ResponseCaller(NamedTuple):
     """The client of one request that a model answers."""
@@ -99,11 +97,11 @@ class ResponseSubmissions:
 
 
 def id_maker(rng: Rng) -> NewId:
-    return lambda prefix: new_id(prefix, rng=rng, n_bytes=ID_BYTES)
+    return lambda prefix: new_id(prefix, rng=rng, n_bytes=20)
 
 
 async def conversation_of(parsed: ParsedResponsesRequest, items: list[Json], shelf: Shelf | None) -> list[Json]:
-    """Items of previous responses and these, compactions opened. Raises PreviousResponseGone or InvalidField."""
+    """Items of previous responses and these, compactions opened. Raises PreviousResponseNotFound or InvalidField."""
     previous, history = parsed.request.previous_response_id, []
     if previous is not None:
         if shelf is None:

@@ -73,7 +73,7 @@ class ResponseWriter:
             for _ in self.translator.feed(chunk):
                 """Events are for streams."""
         elif not self._is_cancelled:
-            raise JobFailed("The node's answer was not understood.")
+            raise JobFailed("The node's answer was not understood: it is no chat completion. Try again.")
         await self._finish()
         return self.response
 
