@@ -17,27 +17,36 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import NoneType, UnionType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
+from sparewatt.accounts.rate_limits import RateCharge
 from sparewatt.edge.auth import Authenticator
+from sparewatt.edge.context import RequestContext
 from sparewatt.edge.middleware import context_of
 from sparewatt.edge.replies import json_reply
 
 Access = Literal["identified", "inference", "node", "admin", "operator"]
 """A key or session that is valid; that also has this scope; or an operator's.
 
-All but `identified` charge the request to the rate limit. A handler with `identified` checks and charges by itself.
+All but `identified` charge the request to the rate limit. A handler with `identified` checks scopes by itself; where
+it charges, it takes a `RequestLimiter`.
 """
 
 _T = TypeVar("_T")
 _PublicHandler = TypeVar("_PublicHandler", bound=Callable[[Any, web.Request], Awaitable[object]])
 _Handler = TypeVar("_Handler", bound=Callable[[Any, web.Request, Principal], Awaitable[object]])
 _SPEC = "__route_spec__"
+
+
+class RequestLimiter(Protocol):
+    """Rate limits of keys and addresses. Implemented by `Authenticator`."""
+
+    def charge(self, context: RequestContext, *, tokens: int = 0) -> RateCharge: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,8 @@ class RouteSpec:
     """Of a reply that is not JSON."""
 
 
-class ApiRoute(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ApiRoute:
     spec: RouteSpec
     handler: Callable[..., Awaitable[object]]
     reply: Any
@@ -103,7 +113,7 @@ def endpoint(line: str, *, access: Any, **spec: Any) -> Callable[[Any], Any]:
 def routes_of(groups: Iterable[object]) -> list[ApiRoute]:
     """The routes that these objects declare, in the order in which they are written."""
     return [
-        route._replace(handler=getattr(group, route.handler.__name__))
+        replace(route, handler=getattr(group, route.handler.__name__))
         for group in groups
         for route in declared_routes(type(group))
     ]

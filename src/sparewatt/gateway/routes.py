@@ -62,7 +62,7 @@ def _inference_groups(services: Services) -> list[object]:
     clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
     shelves = ShelfFactory(store=services.database.responses, rng=services.rng)
     submissions = ResponseSubmissions(
-        service=services.inference, auth=services.auth, idempotency=services.idempotency, shelves=shelves
+        service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
     return [
         InferenceRoutes(),
@@ -97,14 +97,14 @@ def _network_groups(services: Services) -> list[object]:
         FeedEndpoints(live=services.live, drain=services.drain),
         NetworkEndpoints(
             states=services.states,
-            live=services.live,
-            published=services.doors.published,
+            totals=services.live.totals,
+            public_limiter=services.doors.published,
             clock=clock,
             signup_mode=services.settings.signup_mode,
             has_billing=services.settings.billing,
             is_development=services.settings.development,
         ),
-        HistoryEndpoints(store=database.history, published=services.doors.published, clock=clock),
+        HistoryEndpoints(store=database.history, public_limiter=services.doors.published, clock=clock),
         DryRunEndpoints(inference=services.inference, explanations=services.explanations, books=books, clock=clock),
         MatchEndpoints(explanations=services.explanations),
     ]
@@ -115,7 +115,7 @@ def _account_groups(services: Services) -> list[object]:
     limiters, caches = services.doors, AccountCaches(sessions=sessions, keys=keys)
     return [
         SessionEndpoints(
-            people=people,
+            accounts=people,
             sessions=sessions,
             limiters=limiters,
             signup_mode=services.settings.signup_mode,
@@ -124,8 +124,8 @@ def _account_groups(services: Services) -> list[object]:
             root_url=services.root_url,
             origins=services.origins,
         ),
-        OwnAccountEndpoints(people=people, keys=keys, caches=caches, login_limiter=limiters.login),
-        OperatorEndpoints(people=people, pages=services.database.accounts, caches=caches),
+        OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=limiters.login),
+        OperatorEndpoints(accounts=people, pages=services.database.accounts, caches=caches),
         KeyEndpoints(keys=keys, clock=services.clock),
         JoinTokenEndpoints(tokens=services.tokens, caches=caches, join_line=services.downloads.join_line),
     ]
@@ -136,7 +136,7 @@ def _money_groups(services: Services) -> list[object]:
     clock, table = services.clock, services.table
     return [
         CreditEndpoints(accounts=people, credits=money.credits, adapters=money.adapters, rng=services.rng),
-        KeyInfoEndpoints(auth=services.auth, spending=database.ledger, credits=money.credits, clock=clock),
+        KeyInfoEndpoints(limiter=services.auth, spending=database.ledger, credits=money.credits, clock=clock),
         UsageEndpoints(accounts=people, statements=database.statements, nodes=table, clock=clock),
         EarningsEndpoints(
             accounts=people,
@@ -153,7 +153,7 @@ def _money_groups(services: Services) -> list[object]:
             payouts=database.payouts,
             settlement=money.settlement,
             on_chain=money.on_chain,
-            published=services.doors.published,
+            public_limiter=services.doors.published,
             clock=clock,
         ),
         LedgerEndpoints(books=database.ledger),
@@ -165,14 +165,14 @@ def _operation_groups(services: Services) -> list[object]:
     return [
         PulseEndpoints(
             rows=services.table,
-            states=services.states,
+            state_of=services.states.of,
             sensors_of=services.links.power.latest,
             counts=services.pulse,
             clock=clock,
             started_unix_s=services.started_unix_s,
         ),
         ChainEndpoints(
-            auth=services.auth,
+            limiter=services.auth,
             store=services.database.chain,
             chain_url=services.settings.chain_url,
             rate_limit=RpcRateLimit(clock, services.slot.count),

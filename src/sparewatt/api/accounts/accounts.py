@@ -1,4 +1,4 @@
-"""/v1/me: the caller's own account. /v1/accounts and /v1/invites: other people's, for operators of the network only.
+"""/v1/me: the caller's own account. /v1/accounts and /v1/invites: all accounts, for operators of the network only.
 
 /v1/join-tokens: with such a token one node joins the network, for the caller's account.
 """
@@ -47,7 +47,7 @@ class AccountPages(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class AccountCaches:
-    """What a gateway has in memory of accounts: sessions, and keys with their role and policy."""
+    """What a gateway caches of accounts: sessions, and keys with their role and policy."""
 
     sessions: Sessions
     keys: KeyService
@@ -60,7 +60,7 @@ class AccountCaches:
 
 @dataclass(slots=True, kw_only=True)
 class OwnAccountEndpoints:
-    people: AccountService
+    accounts: AccountService
     keys: KeyService
     caches: AccountCaches
     login_limiter: PublicRateLimiter
@@ -69,7 +69,7 @@ class OwnAccountEndpoints:
     @endpoint("GET /v1/me", access="identified")
     async def show_me(self, request: web.Request, principal: Principal) -> PrincipalInfo:
         """Show the caller's account, and what its key or session may do."""
-        row = await self.people.get(principal.account_id)
+        row = await self.accounts.get(principal.account_id)
         cookie = cookie_name(context_of(request).settings)
         token = request.cookies.get(cookie) if principal.session is not None else None
         return PrincipalInfo(
@@ -84,11 +84,11 @@ class OwnAccountEndpoints:
     async def change_me(self, request: web.Request, principal: Principal) -> OwnAccount:
         """Change the name or the policy of the caller's account."""
         body = await read_json(request, AccountChange)
-        row = await self.people.get(principal.account_id)
+        row = await self.accounts.get(principal.account_id)
         policy = row.policy if isinstance(body.policy, UnsetType) else policy_text(body.policy)
         self.keys.check_policy(policy)
         name = row.name if isinstance(body.name, UnsetType) else body.name
-        row = await self.people.update(principal.account_id, name=name, policy=policy)
+        row = await self.accounts.update(principal.account_id, name=name, policy=policy)
         await self.caches.invalidate(row.id)
         return OwnAccount(account=describe_account(row))
 
@@ -100,15 +100,15 @@ class OwnAccountEndpoints:
         """
         body = await read_json(request, AccountClosureBody)
         self.login_limiter.admit(address=context_of(request).address, email=principal.account_id)
-        row = await self.people.get(principal.account_id)
-        row = await self.people.close_own(row, password=body.password)
+        row = await self.accounts.get(principal.account_id)
+        row = await self.accounts.close_own(row, password=body.password)
         await self.caches.invalidate(row.id)
         return describe_account(row)
 
 
 @dataclass(slots=True, kw_only=True)
 class OperatorEndpoints:
-    people: AccountService
+    accounts: AccountService
     pages: AccountPages
     caches: AccountCaches
 
@@ -116,7 +116,7 @@ class OperatorEndpoints:
     async def list_accounts(self, request: web.Request, _: Principal) -> AccountList:
         """List a page of the accounts, oldest first; `after` continues behind an account."""
         after = request.query.get("after")
-        after_id = (await self.people.get(after)).id if after else None
+        after_id = (await self.accounts.get(after)).id if after else None
         return AccountList(data=[describe_account(row) for row in await self.pages.list_accounts(after=after_id)])
 
     @endpoint("GET /v1/accounts/{account}", access="operator")
@@ -129,14 +129,14 @@ class OperatorEndpoints:
         """Give an account another role."""
         body = await read_json(request, RoleChange)
         row = await self._account_in_path(request)
-        row = await self.people.set_role(row, body.role, by=principal.account_id)
+        row = await self.accounts.set_role(row, body.role, by=principal.account_id)
         await self.caches.invalidate(row.id)
         return describe_account(row)
 
     @endpoint("POST /v1/accounts/{account}/close", access="operator")
     async def close_account(self, request: web.Request, principal: Principal) -> AccountInfo:
         """Close an account for good."""
-        row = await self.people.close(await self._account_in_path(request), by=principal.account_id)
+        row = await self.accounts.close(await self._account_in_path(request), by=principal.account_id)
         await self.caches.invalidate(row.id)
         return describe_account(row)
 
@@ -144,18 +144,18 @@ class OperatorEndpoints:
     async def make_reset(self, request: web.Request, _: Principal) -> OneTimeToken:
         """Make a token that sets an account's password once; the operator hands it over."""
         row = await self._account_in_path(request)
-        token, expires_at = await self.people.make_reset_token(row.id)
+        token, expires_at = await self.accounts.make_reset_token(row.id)
         return OneTimeToken(token=token, expires_at=expires_at.timestamp())
 
     @endpoint("POST /v1/invites", access="operator", status=201)
     async def make_invite(self, _: web.Request, principal: Principal) -> OneTimeToken:
         """Make an invitation, with which one person can sign up."""
-        token, expires_at = await self.people.invite(by=principal.account_id)
+        token, expires_at = await self.accounts.invite(by=principal.account_id)
         return OneTimeToken(token=token, expires_at=expires_at.timestamp())
 
     async def _account_in_path(self, request: web.Request) -> AccountRow:
         """By id or e-mail. Raises AccountNotFound."""
-        return await self.people.get(request.match_info["account"])
+        return await self.accounts.get(request.match_info["account"])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """/v1/signup, /v1/login and /v1/logout: how a browser's session begins and ends.
 
-/v1/password: it is changed with the current one, or reset with a token that came by mail or from an operator. What
-needs no key is rate-limited by address and e-mail, and refused to pages of other sites (login CSRF): such a page
-could log its visitors in to an account of its own.
+/v1/password changes a password with the current one, or with a reset token, which comes by mail or from an operator.
+Endpoints without a key are rate-limited by address and e-mail, and refuse pages of other sites (login CSRF): such a
+page could log its visitors in to an account of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _EMAIL_COUNTED_CHARS_MAX = 300
 
 @dataclass(slots=True, kw_only=True)
 class SessionEndpoints:
-    people: AccountService
+    accounts: AccountService
     sessions: Sessions
     limiters: PublicRateLimiters
     signup_mode: SignupMode
@@ -64,7 +64,7 @@ class SessionEndpoints:
         body = await read_json(request, SignupBody)
         self.limiters.signup.admit(address=context.address, email=normalize_email(body.email))
         signup = Signup(body.email, body.password, body.name, body.invite)
-        row = await self.people.sign_up(signup, mode=self.signup_mode)
+        row = await self.accounts.sign_up(signup, mode=self.signup_mode)
         notice = await self.signup_hook.on_signup(row.id, address=context.address)
         return await self._begin_session(context, row.id, status=201, notice=notice)
 
@@ -76,7 +76,7 @@ class SessionEndpoints:
         body = await read_json(request, LoginBody)
         email = body.email.strip().lower()[:_EMAIL_COUNTED_CHARS_MAX]
         self.limiters.login.admit(address=context.address, email=email)
-        account_id = await self.people.log_in(body.email, body.password)
+        account_id = await self.accounts.log_in(body.email, body.password)
         return await self._begin_session(context, account_id)
 
     @endpoint("POST /v1/logout", access="identified", reply=LogoutResult)
@@ -93,7 +93,7 @@ class SessionEndpoints:
         """Change the password. All other sessions of the account end."""
         body = await read_json(request, PasswordChangeBody)
         self.limiters.login.admit(address=context_of(request).address, email=principal.account_id)
-        await self.people.change_password(
+        await self.accounts.change_password(
             principal.account_id,
             current=body.current_password,
             new=body.password,
@@ -114,7 +114,7 @@ class SessionEndpoints:
             raise NotFound("This network sends no mail. Ask its operator for a reset token.")
         email = normalize_email(body.email)
         self.limiters.reset.admit(address=context_of(request).address, email=email)
-        token = await self.people.make_reset_token_for_email(email)
+        token = await self.accounts.make_reset_token_for_email(email)
         if token is not None:
             self.mailer.enqueue(reset_message(email, token, root_url=self.root_url))
         return PasswordResetRequestResult()
@@ -125,7 +125,7 @@ class SessionEndpoints:
         check_origin(request.headers.get("origin"), ours=self.origins)
         body = await read_json(request, PasswordResetBody)
         self.limiters.reset.admit(address=context_of(request).address)
-        account_id = await self.people.reset_password(body.token, body.password)
+        account_id = await self.accounts.reset_password(body.token, body.password)
         self.sessions.invalidate(account_id)
         return PasswordChangeResult()
 
@@ -134,7 +134,7 @@ class SessionEndpoints:
     ) -> web.Response:
         token = await self.sessions.begin(account_id)
         session = NewSession(
-            account=describe_account(await self.people.get(account_id)),
+            account=describe_account(await self.accounts.get(account_id)),
             csrf_token=csrf_token(token),
             notice=notice if notice is not None else UNSET,
         )

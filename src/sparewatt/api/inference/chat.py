@@ -66,7 +66,7 @@ def read_chat(body: bytes) -> ModelCall:
 
 
 def is_given(value: msgspec.Raw) -> bool:
-    """Whether an optional field asks for something."""
+    """Whether an optional field is more than null, false or empty."""
     return bytes(value) not in _EMPTY
 
 

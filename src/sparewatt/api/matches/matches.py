@@ -93,7 +93,7 @@ class DryRunEndpoints:
     async def _promo_payer(self, account: AccountId) -> AccountId | None:
         """The account, if free credits would pay for the job: then the nodes that it owns may not serve it.
 
-        A request learns that from its hold. A dry run holds nothing, and looks at the balance instead.
+        A request knows it from its hold. A dry run holds nothing, and reads the balance instead.
         """
         name = promo_of(account)
         has_promo = self.books is not None and (await self.books.balances([name]))[name] > 0

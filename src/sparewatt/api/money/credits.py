@@ -13,14 +13,13 @@ import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
-from sparewatt.api.endpoint import Reply, endpoint
+from sparewatt.api.endpoint import Reply, RequestLimiter, endpoint
 from sparewatt.api.money.statements import AccountFinder, amounts, select_account
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, KeyNotFound
 from sparewatt.core.ids import AccountId, KeyId
 from sparewatt.core.money import Nano, format_usd, parse_usd
 from sparewatt.core.rng import Rng
-from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_json
 from sparewatt.edge.middleware import context_of
 from sparewatt.ledger.budgets import period_start
@@ -164,7 +163,7 @@ class KeySpending(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class KeyInfoEndpoints:
-    auth: Authenticator
+    limiter: RequestLimiter
     spending: KeySpending
     credits: CreditService
     clock: Clock
@@ -172,7 +171,7 @@ class KeyInfoEndpoints:
     @endpoint("GET /v1/key", access="identified")
     async def show_key(self, request: web.Request, principal: Principal) -> KeyInfoReply:
         """Show the key of this request: what it spent, what it may spend, and when it expires."""
-        self.auth.charge(context_of(request))
+        self.limiter.charge(context_of(request))
         if principal.key is None:
             raise KeyNotFound("You are logged in without a key. 'GET /v1/keys' lists the keys of your account.")
         return KeyInfoReply(data=await self._key_info(principal.key))

@@ -126,12 +126,11 @@ class EarningsEndpoints:
         earned, promo = chart.earned_by(owner), chart.promo_earned_by(owner)
         balances = await self.books.balances([earned, promo])
         batched, settled, claimed = [micro * NANO_PER_MICRO for micro in await self.payouts.payout_totals(owner)]
-        standing = amounts(pending=balances[earned], batched=batched, settled=settled, claimed=claimed)
         return EarningsSummary(
             account=owner,
             fee_bps=INFERENCE_FEE_BPS,
-            **standing,
-            **amounts(promo=balances[promo]),
+            **amounts(pending=balances[earned], promo=balances[promo]),
+            **amounts(batched=batched, settled=settled, claimed=claimed),
             treasury=treasury_balance_of(await self.credits.treasury()),
             nodes=nodes,
         )

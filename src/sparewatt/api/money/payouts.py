@@ -45,8 +45,8 @@ class PayoutEndpoints:
     settlement: PayoutService
     on_chain: ChainPaymentAdapter | None
     """None where the network has no chain."""
-    published: PublicRateLimiter
-    """The rate limit by address of what needs no login."""
+    public_limiter: PublicRateLimiter
+    """By address, for endpoints without a login."""
     clock: Clock
 
     @endpoint("GET /v1/payouts", access="node", query=("limit", "after", "account"))
@@ -74,7 +74,7 @@ class PayoutEndpoints:
     @endpoint("GET /v1/payouts/batches", access="public", query=("limit", "after"))
     async def list_batches(self, request: web.Request) -> PayoutBatchList:
         """List the payout batches and their roots, newest first."""
-        self.published.admit(address=context_of(request).address)
+        self.public_limiter.admit(address=context_of(request).address)
         page = read_page(request, now_unix_s=self.clock.unix_s())
         rows = await self.payouts.batches(before=_epoch_or_none(page.after), limit=page.limit)
         return PayoutBatchList(data=[batch_of(row) for row in rows], next=page.next(rows, lambda row: row.epoch))
@@ -89,7 +89,7 @@ class PayoutEndpoints:
     @endpoint("GET /v1/payouts/batches/{epoch}", access="public", query=("limit", "after"))
     async def show_batch(self, request: web.Request) -> PayoutBatchLeaves:
         """Show one payout batch, with a page of its leaves in the order of the tree."""
-        self.published.admit(address=context_of(request).address)
+        self.public_limiter.admit(address=context_of(request).address)
         row = await self._find_batch(request)
         page = read_page(request, now_unix_s=self.clock.unix_s())
         leaves = await self.payouts.leaves_at(row.epoch, after=page.after, limit=page.limit)

@@ -22,11 +22,11 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.telemetry.feed.live_feed import LiveFeed
 
 RETRY_MS = 2_000
-"""After this long a browser that lost its connection comes back."""
+"""After this long a browser that lost its connection reconnects."""
 FEED_VIEWERS_MAX = 1_000
 """Viewers of one process at once; each holds a socket and nothing else."""
 FEED_VIEWERS_PER_ADDRESS_MAX = 50
-"""Of those, from one address: an office, or a wall of screens."""
+"""Of those, from one address: an office behind NAT, or a wall of screens."""
 FEED_WRITE_S = 20.0
 """A viewer that takes nothing for this long is disconnected."""
 

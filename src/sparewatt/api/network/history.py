@@ -25,24 +25,24 @@ SPAN_S: dict[HistorySpan, int] = {"24h": 24 * HOUR_S, "1h": HOUR_S, "30d": 30 * 
 HISTORY_POINTS_MAX = 3_000
 """Points of one reply: a day by minutes, or two months by hours."""
 CACHED_S = 5.0
-"""Many look at the same few histories."""
+"""Many clients request the same few histories."""
 
 
 @dataclass(slots=True, kw_only=True)
 class HistoryEndpoints:
     store: HistoryStore
-    published: PublicRateLimiter
-    """The rate limit by address of what needs no login."""
+    public_limiter: PublicRateLimiter
+    """By address, for endpoints without a login."""
     clock: Clock
     _cache: dict[tuple[HistoryKind, HistorySpan], tuple[float, NetworkHistory]] = field(
         default_factory=dict, init=False
     )
-    """When each was read, and what it was. Bounded by the kinds and spans that there are."""
+    """When each was read, and what it was. Bounded by the number of kinds and spans."""
 
     @endpoint("GET /v1/history", access="public", query=("kind", "span", "name", "format"), csv=True)
     async def show_history(self, request: web.Request) -> NetworkHistory | web.Response:
         """Show what the network did over an hour, a day or a month."""
-        self.published.admit(address=context_of(request).address)
+        self.public_limiter.admit(address=context_of(request).address)
         kind, span = choice(request, "kind", KINDS), choice(request, "span", SPANS)
         name, format_ = request.query.get("name"), choice(request, "format", ["json", "csv"])
         history = await self._history(kind, span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -17,10 +17,9 @@ from sparewatt.core.money import format_usd
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.model import NodeRow, NodeState
-from sparewatt.protocol.api.feed import NodeStateName
+from sparewatt.protocol.api.feed import NetworkTotals, NodeStateName
 from sparewatt.protocol.api.network import GpuClassSummary, NetworkModel, NetworkOverview, PriceRange, RegionNodes
 from sparewatt.protocol.link.node_report import ModelReport
-from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.feed.places import public_region
 from sparewatt.telemetry.feed.public import class_of, digits, vram_gb_of
 
@@ -31,9 +30,9 @@ PRICE_DIGITS = 3
 @dataclass(slots=True, kw_only=True)
 class NetworkEndpoints:
     states: NodeStates
-    live: LiveFeed
-    published: PublicRateLimiter
-    """The rate limit by address of what needs no login."""
+    totals: Callable[[], NetworkTotals]
+    public_limiter: PublicRateLimiter
+    """By address, for endpoints without a login."""
     clock: Clock
     signup_mode: SignupMode
     has_billing: bool
@@ -42,7 +41,7 @@ class NetworkEndpoints:
     @endpoint("GET /v1/network", access="public")
     async def show_network(self, request: web.Request) -> NetworkOverview:
         """Show the network in numbers: totals, regions, classes of GPU, models."""
-        self.published.admit(address=context_of(request).address)
+        self.public_limiter.admit(address=context_of(request).address)
         states = self.states.all()
         present = [row for row, state in states if state is not NodeState.OFFLINE]
         return NetworkOverview(
@@ -50,7 +49,7 @@ class NetworkEndpoints:
             signup=self.signup_mode,
             billing=self.has_billing,
             development=self.is_development,
-            totals=self.live.totals(),
+            totals=self.totals(),
             regions=_regions(states),
             classes=_classes(present),
             models=_models(present),

@@ -15,11 +15,10 @@ import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal, Scope, require_scope
-from sparewatt.api.endpoint import endpoint
+from sparewatt.api.endpoint import RequestLimiter, endpoint
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainRateLimited, ChainUnavailable, InvalidField, InvalidJson
 from sparewatt.core.limits import CHAIN_CALL_S, KEYS_MAX, KIB, MIB
-from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.operations import ChainStatus, JsonRpcCall, JsonRpcError, JsonRpcReply
@@ -92,11 +91,12 @@ class RpcRateLimit:
 
 @dataclass(slots=True, kw_only=True)
 class ChainEndpoints:
-    auth: Authenticator
+    limiter: RequestLimiter
     store: ChainProgress
     chain_url: str | None
     """JSON-RPC of the chain's node; None if there is no chain."""
     rate_limit: RpcRateLimit
+    """Of calls, besides the limit of requests."""
 
     @endpoint("GET /v1/chain", access="identified")
     async def show_chain(self, request: web.Request, principal: Principal) -> ChainStatus:
@@ -135,7 +135,7 @@ class ChainEndpoints:
         """Providers, renters and administrators. Raises NotAllowed for a key with the scope inference alone."""
         if not set(SCOPES) & set(principal.scopes):
             require_scope(principal, SCOPES[-1])
-        self.auth.charge(context_of(request))
+        self.limiter.charge(context_of(request))
 
 
 # the proxy

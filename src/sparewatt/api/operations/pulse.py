@@ -22,7 +22,6 @@ from sparewatt.cluster.questions import Counts, NodeCounts
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX, PULSE_NODES_MAX
-from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.api.feed import NodeStateName
 from sparewatt.protocol.api.operations import Pulse, PulseModel, PulseNode, PulseTotals
@@ -46,7 +45,7 @@ _NO_WORK = NodeCounts(tokens=0, done=0, failed=0)
 class PulseEndpoints:
     rows: Iterable[NodeRow]
     """All nodes, whenever it is iterated."""
-    states: NodeStates
+    state_of: Callable[[NodeRow], NodeState]
     sensors_of: Callable[[NodeId], Sensors | None]
     """The latest readings of a node."""
     counts: PulseCounts
@@ -60,7 +59,7 @@ class PulseEndpoints:
         return await self.current_pulse()
 
     async def current_pulse(self) -> Pulse:
-        survey = PulseSurvey(self.states.of, unix_s=self.clock.unix_s())
+        survey = PulseSurvey(self.state_of, unix_s=self.clock.unix_s())
         await in_batches(list(self.rows), survey.add)
         counts = await self.counts.count_all(survey.node_ids)
         return Pulse(

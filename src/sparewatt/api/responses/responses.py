@@ -150,7 +150,7 @@ class ResponseEndpoints:
     async def _continue_in_background(
         self, caller: ResponseCaller, draft: ResponseDraft, writer: ResponseWriter, stack: AsyncExitStack
     ) -> web.StreamResponse:
-        """Write it to its end even if the client leaves, who can fetch it by its id. `stack` closes the writer."""
+        """Write it to its end even if the client leaves: it can be fetched by its id. `stack` closes the writer."""
         writer.has_begun = True
         writer.log = log = EventLog()
 
@@ -251,7 +251,7 @@ class CompactionEndpoints:
 
 
 def _without_options(parsed: ParsedResponsesRequest) -> ParsedResponsesRequest:
-    """Only the model, who may serve it, and the limit: a summary is text, and not streamed."""
+    """Only the model, the policy of which nodes may serve it, and the limit: a summary is text, and not streamed."""
     fields = {name: getattr(parsed.request, name) for name in ("model", "provider", "max_output_tokens")}
     return ParsedResponsesRequest(type(parsed.request)(**fields), {}, parsed.ignored)
 

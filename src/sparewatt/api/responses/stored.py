@@ -31,7 +31,7 @@ from sparewatt.protocol.responses.response_object import FINAL
 _ID = re.compile(r"resp_[0-9a-z]{1,60}")
 _EVENT_NUMBER = re.compile(r"-1|[0-9]{1,9}")
 RESPONSE_CANCEL_S = 5.0
-"""How long a request to cancel waits for the gateway that writes the response, which looks once a second."""
+"""How long a request to cancel waits for the gateway that writes the response, which polls the store once a second."""
 POLL_S = 0.2
 """How often the store is polled for a response that another process or gateway writes."""
 
@@ -100,7 +100,7 @@ class StoredResponseEndpoints:
     async def answer_cancel(self, question: CancelRequest) -> CancelReply:
         return CancelReply(await self._cancel_here(question.response_id, KeyId(question.key_id)))
 
-    # parts
+    # what the endpoints share
 
     def _find_shelf(self, request: web.Request, principal: Principal) -> tuple[Shelf, str]:
         """The shelf of the API key, and the id in the path. A session has no shelf. Raises ResponseNotFound."""
@@ -143,7 +143,7 @@ class StoredResponseEndpoints:
 
 
 async def _cancel_by_store(shelf: Shelf, response_id: str) -> Json:
-    """Another gateway may be writing it: it looks for requests to cancel in the store once a second."""
+    """For a response that another gateway writes: it polls the store for requests to cancel once a second."""
     stored = await shelf.find(response_id)
     if stored.is_over:
         return stored.response

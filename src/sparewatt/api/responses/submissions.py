@@ -15,12 +15,12 @@ import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import RequestLimiter
 from sparewatt.api.inference.chat import read_chat
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import new_id
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng
-from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
@@ -53,7 +53,7 @@ Produce = Callable[[ResponseCaller, ParsedResponsesRequest], Awaitable[web.Strea
 @dataclass(slots=True, kw_only=True)
 class ResponseSubmissions:
     service: InferenceService
-    auth: Authenticator
+    limiter: RequestLimiter
     idempotency: Idempotency
     shelves: ShelfFactory
 
@@ -84,7 +84,7 @@ class ResponseSubmissions:
             caller.principal,
             caller.options,
             call,
-            charge=lambda tokens: self.auth.charge(context, tokens=tokens),
+            charge=lambda tokens: self.limiter.charge(context, tokens=tokens),
         )
 
     def _repetition(self, caller: ResponseCaller, key: str, body: bytes) -> Repetition:
@@ -92,7 +92,7 @@ class ResponseSubmissions:
         return Repetition(
             (str(caller.principal.key_id), key),
             self.idempotency.digest(context.path, body, options.route or "", options.ranking.name),
-            on_repeat=lambda: self.auth.charge(context),
+            on_repeat=lambda: self.limiter.charge(context),
         )
 
 
