@@ -33,12 +33,12 @@ async def test_what_a_node_did_on_a_day_is_for_its_owner_and_operators() -> None
     async with running(services) as client:
         assert (await client.get(path)).status == 401
         assert (await client.get(path, headers=bearer(LENDER))).status == 403
-        stranger = await (await client.get(path, headers=bearer(USER))).json()
+        other = await (await client.get(path, headers=bearer(USER))).json()
         table.set_owner(node_id(1), AccountId("acc_user"))
         owner = await (await client.get(path, headers=bearer(USER))).json()
         operator = await (await client.get(path, headers=bearer(ADMIN))).json()
         assert (await client.get("/v1/nodes/0xnobody/history", headers=bearer(USER))).status == 404
-    assert stranger["data"] == [{"day": "2026-01-02", "up": 0.81}]
+    assert other["data"] == [{"day": "2026-01-02", "up": 0.81}]
     assert owner == operator
     assert owner["data"] == [
         {
@@ -73,13 +73,13 @@ async def test_causes_are_for_the_owner_and_operators() -> None:
     async with running(services) as client:
         assert (await client.get(path)).status == 401
         assert (await client.get(path, headers=bearer(LENDER))).status == 403
-        stranger = await (await client.get(path, headers=bearer(USER))).json()
+        other = await (await client.get(path, headers=bearer(USER))).json()
         table.set_owner(node_id(1), AccountId("acc_user"))
         owner = await (await client.get(path, headers=bearer(USER))).json()
         operator = await (await client.get(path, headers=bearer(ADMIN))).json()
         assert (await client.get("/v1/nodes/0xnobody/reputation", headers=bearer(USER))).status == 404
-    assert set(stranger) == {"node", "name", "score", "lower", "half_life_days"}
-    assert (stranger["score"], stranger["lower"]) == (0.8, 0.5)
+    assert set(other) == {"node", "name", "score", "lower", "half_life_days"}
+    assert (other["score"], other["lower"]) == (0.8, 0.5)
     assert owner == operator
     assert (owner["jobs"], owner["failures"], owner["score"]) == (10, 2, 0.75)
     assert owner["causes"] == [{"cause": "link_lost", "count": 2, "last_unix_s": 7}]
