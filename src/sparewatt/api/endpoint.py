@@ -1,4 +1,4 @@
-"""How a handler is declared: method and path, who may call it, what it reads, what it replies.
+"""How a handler is declared: method and path, which keys may call it, what it reads, what it replies.
 
     @dataclass(slots=True, kw_only=True)
     class ModelEndpoints:

@@ -48,7 +48,7 @@ _ADDRESS_CHARS = 42
 _Row = TypeVar("_Row")
 
 
-# whose
+# which account and node
 
 
 class AccountFinder(Protocol):
