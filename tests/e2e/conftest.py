@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from sparewatt.api.dashboard.bundle import DIST
+from sparewatt.api.dashboard.pages import DIST
 from tests.integration.networks import Network, start_network
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")

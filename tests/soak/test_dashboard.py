@@ -22,7 +22,7 @@ import psutil
 import pytest
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
-from sparewatt.api.dashboard.bundle import DIST
+from sparewatt.api.dashboard.pages import DIST
 from sparewatt.machine.spawn import free_port
 from tests.e2e.conftest import FLAGS, find_chromium
 from tests.processes import end_process, start_process, wait_until

@@ -1,31 +1,52 @@
-"""How a handler is declared: method and path, what it reads, what it replies. The routes and OpenAPI are made of it.
+"""How a handler is declared: method and path, which keys may call it, what it reads, what it replies.
 
+    @dataclass(slots=True, kw_only=True)
     class ModelEndpoints:
-        def __init__(self, *, auth: Authenticator, …) -> None: …
+        rows: Iterable[NodeRow]
 
-        @get("/v1/models")
-        async def list_models(self, request: web.Request) -> ModelList:
-            \"\"\"List the models that can be asked for right now.\"\"\"
+        @endpoint("GET /v1/models", access="inference")
+        async def list_models(self, request: web.Request, principal: Principal) -> ModelList:
+            \"\"\"List the models that can be requested right now.\"\"\"
 
-A handler returns a type of `protocol/api/`, which is encoded as JSON; with headers or another status it returns a
-`Reply` of one; what is no JSON (a stream, a file, CSV) is aiohttp's own response.
+The router and the OpenAPI document are made from these declarations, and requests are authenticated by them before the
+handler runs. It returns a type of `protocol/api/`, which is encoded as JSON, or a `Reply` with headers or another
+status. What is not JSON (a stream, a file, CSV) is aiohttp's own response.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import NoneType, UnionType
-from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from aiohttp import web
 
+from sparewatt.accounts.principal import Principal
+from sparewatt.accounts.rate_limits import RateCharge
+from sparewatt.edge.auth import Authenticator
+from sparewatt.edge.context import RequestContext
+from sparewatt.edge.middleware import context_of
 from sparewatt.edge.replies import json_reply
 
+Access = Literal["identified", "inference", "node", "admin", "operator"]
+"""A key or session that is valid; that also has this scope; or an operator's.
+
+All but `identified` charge the request to the rate limit. A handler with `identified` checks scopes by itself; where
+it charges, it takes a `RequestLimiter`.
+"""
+
 _T = TypeVar("_T")
-_F = TypeVar("_F", bound=Callable[..., Awaitable[object]])
+_PublicHandler = TypeVar("_PublicHandler", bound=Callable[[Any, web.Request], Awaitable[object]])
+_Handler = TypeVar("_Handler", bound=Callable[[Any, web.Request, Principal], Awaitable[object]])
 _SPEC = "__route_spec__"
+
+
+class RequestLimiter(Protocol):
+    """Rate limits of keys and addresses. Implemented by `Authenticator`."""
+
+    def charge(self, context: RequestContext, *, tokens: int = 0) -> RateCharge: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +60,11 @@ class Reply(Generic[_T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteSpec:
-    """What the OpenAPI document says of a route."""
+    """What a handler declares."""
 
     method: str
     path: str
+    access: Access | Literal["public"]
     body: type | str | None = None
     """The type of its JSON body; or, where a gateway decodes only a part of it, the name of a schema of `openapi/`."""
     reply: Any = None
@@ -51,19 +73,16 @@ class RouteSpec:
     status: int = 200
     other_statuses: tuple[int, ...] = ()
     """With the same reply: 200 where nothing had to be done."""
-    is_public: bool = False
-    """Whether it needs neither a key nor a session."""
     streams: bool = False
     """Whether it may answer with server-sent events instead."""
     csv: bool = False
     """Whether `?format=csv` answers with a table instead."""
     content_type: str | None = None
-    """Of what is no JSON."""
-    summary: str | None = None
-    """Where the handler's docstring does not say it."""
+    """Of a reply that is not JSON."""
 
 
-class ApiRoute(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ApiRoute:
     spec: RouteSpec
     handler: Callable[..., Awaitable[object]]
     reply: Any
@@ -72,35 +91,29 @@ class ApiRoute(NamedTuple):
     """The noun: the folder of `api/` that it is in."""
 
 
-def _route(method: str, path: str, **spec: Any) -> Callable[[_F], _F]:
-    def declare(handler: _F) -> _F:
-        setattr(handler, _SPEC, RouteSpec(method=method, path=path, **spec))
+@overload
+def endpoint(line: str, *, access: Literal["public"], **spec: Any) -> Callable[[_PublicHandler], _PublicHandler]: ...
+
+
+@overload
+def endpoint(line: str, *, access: Access, **spec: Any) -> Callable[[_Handler], _Handler]: ...
+
+
+def endpoint(line: str, *, access: Any, **spec: Any) -> Callable[[Any], Any]:
+    """`line`: method and path. `spec`: the other fields of `RouteSpec`. A public handler gets no principal."""
+    method, path = line.split(" ")
+
+    def declare(handler: Any) -> Any:
+        setattr(handler, _SPEC, RouteSpec(method=method, path=path, access=access, **spec))
         return handler
 
     return declare
 
 
-def get(path: str, **spec: Any) -> Callable[[_F], _F]:
-    """`spec`: the fields of `RouteSpec`."""
-    return _route("GET", path, **spec)
-
-
-def post(path: str, **spec: Any) -> Callable[[_F], _F]:
-    return _route("POST", path, **spec)
-
-
-def patch(path: str, **spec: Any) -> Callable[[_F], _F]:
-    return _route("PATCH", path, **spec)
-
-
-def delete(path: str, **spec: Any) -> Callable[[_F], _F]:
-    return _route("DELETE", path, **spec)
-
-
 def routes_of(groups: Iterable[object]) -> list[ApiRoute]:
     """The routes that these objects declare, in the order in which they are written."""
     return [
-        route._replace(handler=getattr(group, route.handler.__name__))
+        replace(route, handler=getattr(group, route.handler.__name__))
         for group in groups
         for route in declared_routes(type(group))
     ]
@@ -120,21 +133,37 @@ def json_type(annotation: Any) -> Any:
     if get_origin(annotation) is Reply:
         return get_args(annotation)[0]
     if get_origin(annotation) in (Union, UnionType):
-        found = [json_type(member) for member in get_args(annotation)]
-        left = [member for member in found if member is not None]
-        return left[0] if len(left) == 1 else Union[tuple(left)] if left else None  # noqa: UP007 (made at run time)
+        members = [kind for kind in map(json_type, get_args(annotation)) if kind is not None]
+        return Union[tuple(members)] if members else None  # noqa: UP007 (made at run time)
     if annotation in (None, NoneType) or (inspect.isclass(annotation) and issubclass(annotation, web.StreamResponse)):
         return None
     return annotation
 
 
-def aiohttp_route(route: ApiRoute) -> web.RouteDef:
+def aiohttp_route(route: ApiRoute, auth: Authenticator) -> web.RouteDef:
+    spec, handler = route.spec, route.handler
+
     async def handle(request: web.Request) -> web.StreamResponse:
-        reply = await route.handler(request)
+        if spec.access == "public":
+            reply = await handler(request)
+        else:
+            reply = await handler(request, await _authenticate(request, spec.access, auth))
         if isinstance(reply, web.StreamResponse):
             return reply
         if isinstance(reply, Reply):
-            return json_reply(reply.value, status=reply.status or route.spec.status, headers=reply.headers)
-        return json_reply(reply, status=route.spec.status)
+            return json_reply(reply.value, status=reply.status or spec.status, headers=reply.headers)
+        return json_reply(reply, status=spec.status)
 
-    return web.route(route.spec.method, route.spec.path, handle)
+    return web.route(spec.method, spec.path, handle)
+
+
+async def _authenticate(request: web.Request, access: Access, auth: Authenticator) -> Principal:
+    """Raises NotAuthenticated, NotAllowed, OperatorsOnly or RateLimited."""
+    context = context_of(request)
+    match access:
+        case "identified":
+            return await auth.identify(context)
+        case "operator":
+            return await auth.authenticate_operator(context)
+        case scope:
+            return await auth.authenticate(context, scope)

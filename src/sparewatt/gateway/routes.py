@@ -6,45 +6,38 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from sparewatt.api.accounts.join_tokens import JoinTokenEndpoints
+from sparewatt.api.accounts.accounts import (
+    AccountCaches,
+    JoinTokenEndpoints,
+    OperatorEndpoints,
+    OwnAccountEndpoints,
+)
 from sparewatt.api.accounts.keys import KeyEndpoints
-from sparewatt.api.accounts.me import OwnAccountEndpoints
-from sparewatt.api.accounts.operators import OperatorEndpoints
-from sparewatt.api.accounts.passwords import PasswordEndpoints
 from sparewatt.api.accounts.sessions import SessionEndpoints
-from sparewatt.api.dashboard.bundle import Bundle
-from sparewatt.api.dashboard.pages import DashboardEndpoints, not_found_page
+from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
-from sparewatt.api.matches.dry_run import DryRunEndpoints
-from sparewatt.api.matches.matches import MatchEndpoints
-from sparewatt.api.models.endpoints import ModelEndpoints
-from sparewatt.api.money.credits import CreditEndpoints
+from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
+from sparewatt.api.models.models import ModelEndpoints
+from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
-from sparewatt.api.money.earnings_summary import EarningsSummaryEndpoints
-from sparewatt.api.money.generation import GenerationEndpoints
-from sparewatt.api.money.key_info import KeyInfoEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
-from sparewatt.api.money.treasury import TreasuryEndpoints
 from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
 from sparewatt.api.network.network import NetworkEndpoints
 from sparewatt.api.nodes.link import LinkEndpoints
 from sparewatt.api.nodes.nodes import NodeEndpoints
-from sparewatt.api.nodes.reputation import ReputationEndpoints
-from sparewatt.api.nodes.uptime_calendar import UptimeCalendarEndpoints
+from sparewatt.api.nodes.track_record import TrackRecordEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
 from sparewatt.api.openapi.document import OpenApiEndpoints
-from sparewatt.api.operations.chain import ChainEndpoints
-from sparewatt.api.operations.downloads import DownloadEndpoints
+from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.api.operations.health import HealthEndpoints
 from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.api.responses.compact import CompactionEndpoints
-from sparewatt.api.responses.create import ResponseEndpoints
+from sparewatt.api.responses.responses import CompactionEndpoints, ResponseEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
-from sparewatt.api.responses.submissions import ResponseSubmissions
+from sparewatt.api.responses.submissions import ResponseSubmissions, id_maker
 from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.middleware import error_boundary, reply_headers
 from sparewatt.edge.proxies import refuse_detours
@@ -66,35 +59,33 @@ def endpoint_groups(services: Services) -> list[object]:
 
 
 def _inference_groups(services: Services) -> list[object]:
-    auth, clock, rng = services.auth, services.clock, services.rng
-    shelves = ShelfFactory(store=services.database.responses, rng=rng)
+    clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
+    shelves = ShelfFactory(store=services.database.responses, rng=services.rng)
     submissions = ResponseSubmissions(
-        service=services.inference, auth=auth, idempotency=services.idempotency, shelves=shelves
+        service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
     return [
         InferenceRoutes(),
-        ResponseEndpoints(submissions=submissions, registry=services.responses, clock=clock, rng=rng),
-        CompactionEndpoints(submissions=submissions, auth=auth, shelves=shelves, clock=clock, rng=rng),
-        StoredResponseEndpoints(auth=auth, shelves=shelves, registry=services.responses, peers=services.peer_client),
-        ModelEndpoints(auth=auth, rows=services.table, started_unix_s=services.started_unix_s),
+        ResponseEndpoints(submissions=submissions, registry=responses, make_id=make_id, clock=clock),
+        CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
+        StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
+        ModelEndpoints(rows=services.table, started_unix_s=services.started_unix_s),
     ]
 
 
 def _network_groups(services: Services) -> list[object]:
-    auth, clock, table, database = services.auth, services.clock, services.table, services.database
+    clock, table, database = services.clock, services.table, services.database
     books = database.ledger if services.accounting is not None else None
     return [
         NodeEndpoints(
-            auth=auth,
             table=table,
             states=services.states,
-            power=services.links.power,
+            sensors_of=services.links.power.latest,
             peers=services.peer_client,
             handle_secret=services.handle_secret,
             clock=clock,
         ),
         WhyEndpoints(
-            auth=auth,
             table=table,
             matches=services.dispatcher,
             owners=services.links.owners,
@@ -102,112 +93,92 @@ def _network_groups(services: Services) -> list[object]:
             peers=services.peer_client,
             process_count=services.slot.count,
         ),
-        UptimeCalendarEndpoints(auth=auth, table=table, history=database.history, clock=clock),
-        ReputationEndpoints(auth=auth, table=table, records=database.node_results, clock=clock),
+        TrackRecordEndpoints(table=table, results=database.node_results, history=database.history, clock=clock),
         FeedEndpoints(live=services.live, drain=services.drain),
         NetworkEndpoints(
             states=services.states,
-            live=services.live,
-            published=services.doors.published,
+            totals=services.live.totals,
+            public_limiter=services.doors.published,
             clock=clock,
             signup_mode=services.settings.signup_mode,
             has_billing=services.settings.billing,
             is_development=services.settings.development,
         ),
-        HistoryEndpoints(store=database.history, published=services.doors.published, clock=clock),
-        DryRunEndpoints(
-            auth=auth, inference=services.inference, explanations=services.explanations, books=books, clock=clock
-        ),
-        MatchEndpoints(auth=auth, explanations=services.explanations),
+        HistoryEndpoints(store=database.history, public_limiter=services.doors.published, clock=clock),
+        DryRunEndpoints(inference=services.inference, explanations=services.explanations, books=books, clock=clock),
+        MatchEndpoints(explanations=services.explanations),
     ]
 
 
 def _account_groups(services: Services) -> list[object]:
-    auth, people, keys, sessions = services.auth, services.people, services.key_service, services.sessions
-    doors, origins = services.doors, services.origins
+    people, keys, sessions = services.people, services.key_service, services.sessions
+    limiters, caches = services.doors, AccountCaches(sessions=sessions, keys=keys)
     return [
         SessionEndpoints(
-            auth=auth,
-            people=people,
+            accounts=people,
             sessions=sessions,
-            doors=doors,
+            limiters=limiters,
             signup_mode=services.settings.signup_mode,
             signup_hook=services.money.credits,
-            origins=origins,
-        ),
-        PasswordEndpoints(
-            auth=auth,
-            people=people,
-            sessions=sessions,
-            doors=doors,
             mailer=services.mailer,
             root_url=services.root_url,
-            origins=origins,
+            origins=services.origins,
         ),
-        OwnAccountEndpoints(auth=auth, people=people, keys=keys, sessions=sessions, login_door=doors.login),
-        OperatorEndpoints(auth=auth, people=people, pages=services.database.accounts, keys=keys, sessions=sessions),
-        KeyEndpoints(auth=auth, keys=keys, clock=services.clock),
-        JoinTokenEndpoints(
-            auth=auth, tokens=services.tokens, keys=keys, sessions=sessions, join_line=services.downloads.join_line
-        ),
+        OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=limiters.login),
+        OperatorEndpoints(accounts=people, pages=services.database.accounts, caches=caches),
+        KeyEndpoints(keys=keys, clock=services.clock),
+        JoinTokenEndpoints(tokens=services.tokens, caches=caches, join_line=services.downloads.join_line),
     ]
 
 
 def _money_groups(services: Services) -> list[object]:
-    auth, people, money, database = services.auth, services.people, services.money, services.database
-    clock, rng, table = services.clock, services.rng, services.table
+    people, money, database = services.people, services.money, services.database
+    clock, table = services.clock, services.table
     return [
-        CreditEndpoints(auth=auth, accounts=people, credit_service=money.credits, adapters=money.adapters, rng=rng),
-        KeyInfoEndpoints(auth=auth, spending=database.ledger, credit_service=money.credits, clock=clock),
-        UsageEndpoints(auth=auth, accounts=people, statements=database.statements, clock=clock),
-        GenerationEndpoints(auth=auth, jobs=database.statements, nodes=table),
-        EarningsEndpoints(auth=auth, accounts=people, statements=database.statements, nodes=table, clock=clock),
-        EarningsSummaryEndpoints(
-            auth=auth,
+        CreditEndpoints(accounts=people, credits=money.credits, adapters=money.adapters, rng=services.rng),
+        KeyInfoEndpoints(limiter=services.auth, spending=database.ledger, credits=money.credits, clock=clock),
+        UsageEndpoints(accounts=people, statements=database.statements, nodes=table, clock=clock),
+        EarningsEndpoints(
             accounts=people,
             statements=database.statements,
             books=database.ledger,
             payouts=database.payouts,
             power=database.power,
-            credit_service=money.credits,
+            credits=money.credits,
             nodes=table,
             clock=clock,
         ),
         PayoutEndpoints(
-            auth=auth,
             accounts=people,
             payouts=database.payouts,
             settlement=money.settlement,
             on_chain=money.on_chain,
-            published=services.doors.published,
+            public_limiter=services.doors.published,
             clock=clock,
         ),
-        TreasuryEndpoints(auth=auth, credit_service=money.credits, rng=rng),
-        LedgerEndpoints(auth=auth, books=database.ledger),
+        LedgerEndpoints(books=database.ledger),
     ]
 
 
 def _operation_groups(services: Services) -> list[object]:
-    auth, clock = services.auth, services.clock
+    clock = services.clock
     return [
         PulseEndpoints(
-            auth=auth,
             rows=services.table,
-            states=services.states,
-            power=services.links.power,
+            state_of=services.states.of,
+            sensors_of=services.links.power.latest,
             counts=services.pulse,
             clock=clock,
             started_unix_s=services.started_unix_s,
         ),
         ChainEndpoints(
-            auth=auth,
+            limiter=services.auth,
             store=services.database.chain,
             chain_url=services.settings.chain_url,
-            clock=clock,
-            process_count=services.slot.count,
+            rate_limit=RpcRateLimit(clock, services.slot.count),
         ),
         HealthEndpoints(rows=services.table, drain=services.drain),
-        DownloadEndpoints(downloads=services.downloads),
+        services.downloads,
         LinkEndpoints(links=services.links),
         _dashboard(services),
     ]
@@ -236,7 +207,7 @@ def make_app(services: Services, groups: Sequence[object] | None = None) -> web.
         app.on_response_prepare.append(remember_reply)
     routes = routes_of(groups)
     routes += routes_of([OpenApiEndpoints(routes)])
-    app.add_routes(map(aiohttp_route, routes))
+    app.add_routes(aiohttp_route(route, services.auth) for route in routes)
     return app
 
 
@@ -245,7 +216,8 @@ def make_link_app(services: Services) -> web.Application:
     boundary = error_boundary(services.settings.edge, services.counter, clock=services.clock, rng=services.rng)
     app = web.Application(middlewares=[boundary])
     app.on_response_prepare.append(reply_headers(services.clock))
-    app.add_routes(map(aiohttp_route, routes_of([LinkEndpoints(links=services.links)])))
+    routes = routes_of([LinkEndpoints(links=services.links)])
+    app.add_routes(aiohttp_route(route, services.auth) for route in routes)
     return app
 
 

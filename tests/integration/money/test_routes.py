@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from sparewatt.api.money.statements import STATEMENT_LINES_MAX
 from sparewatt.core.errors import RateLimited, StartupError
-from sparewatt.core.limits import STATEMENT_LINES_MAX
 from sparewatt.core.money import Nano
 from sparewatt.gateway.money import make_money_service
 from sparewatt.gateway.settings import GatewaySettings

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from sparewatt.api.money.pages import cursor_of
+from sparewatt.api.money.statements import cursor_of
 from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.ledger import chart
 from sparewatt.ledger.model import ClosedJob, JobState

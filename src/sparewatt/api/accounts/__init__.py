@@ -1,1 +1,1 @@
-"""Routes of accounts: sign-up, sessions, passwords, API keys, join tokens, and what operators do to accounts."""
+"""Accounts, browser sessions, API keys, join tokens, and what operators do to accounts."""

@@ -1,94 +1,140 @@
 """/v1/signup, /v1/login and /v1/logout: how a browser's session begins and ends.
 
-Sign-up and login need no key, so each is rate-limited by address and e-mail. Both refuse requests from pages of other
-sites (login CSRF): such a page could log its visitors in to an account of its own.
+/v1/password changes a password with the current one, or with a reset token, which comes by mail or from an operator.
+Endpoints without a key are rate-limited by address and e-mail, and refuse pages of other sites (login CSRF): such a
+page could log its visitors in to an account of its own.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from aiohttp import web
 from msgspec import UNSET
 
 from sparewatt.accounts.account_service import AccountService, Signup, SignupHook, SignupMode, normalize_email
+from sparewatt.accounts.mail import Mailer, reset_message
+from sparewatt.accounts.principal import Principal
 from sparewatt.accounts.public_rate_limits import PublicRateLimiters
 from sparewatt.accounts.sessions import Sessions, check_origin, csrf_token
-from sparewatt.api.accounts.descriptions import describe_account
-from sparewatt.api.endpoint import post
+from sparewatt.api.accounts.accounts import describe_account
+from sparewatt.api.endpoint import endpoint
+from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import AccountId
-from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import read_json
 from sparewatt.edge.context import RequestContext
 from sparewatt.edge.cookies import clear_cookie, set_cookie
 from sparewatt.edge.middleware import context_of
 from sparewatt.edge.replies import json_reply
-from sparewatt.protocol.api.accounts import LoginBody, LogoutResult, NewSession, SignupBody
+from sparewatt.protocol.api.accounts import (
+    LoginBody,
+    LogoutResult,
+    NewSession,
+    PasswordChangeBody,
+    PasswordChangeResult,
+    PasswordResetBody,
+    PasswordResetRequestBody,
+    PasswordResetRequestResult,
+    SignupBody,
+)
 
 _EMAIL_COUNTED_CHARS_MAX = 300
 """A login is counted by what was typed, also if that is no e-mail address; hence it is cut."""
 
 
+@dataclass(slots=True, kw_only=True)
 class SessionEndpoints:
-    def __init__(
-        self,
-        *,
-        auth: Authenticator,
-        people: AccountService,
-        sessions: Sessions,
-        doors: PublicRateLimiters,
-        signup_mode: SignupMode,
-        signup_hook: SignupHook,
-        origins: frozenset[str],
-    ) -> None:
-        """`origins`: where pages of this gateway come from, as a browser names it."""
-        self._auth = auth
-        self._people = people
-        self._sessions = sessions
-        self._doors = doors
-        self._signup_mode = signup_mode
-        self._signup_hook = signup_hook
-        self._origins = origins
+    accounts: AccountService
+    sessions: Sessions
+    limiters: PublicRateLimiters
+    signup_mode: SignupMode
+    signup_hook: SignupHook
+    mailer: Mailer | None
+    """None where this network sends no mail."""
+    root_url: str
+    """This gateway's address, for the text of a mail."""
+    origins: frozenset[str]
+    """Where pages of this gateway come from, as a browser names it."""
 
-    @post("/v1/signup", body=SignupBody, reply=NewSession, status=201, is_public=True)
+    @endpoint("POST /v1/signup", access="public", body=SignupBody, reply=NewSession, status=201)
     async def sign_up(self, request: web.Request) -> web.Response:
         """Make an account, and log in to it."""
         context = context_of(request)
-        check_origin(request.headers.get("origin"), ours=self._origins)
+        check_origin(request.headers.get("origin"), ours=self.origins)
         body = await read_json(request, SignupBody)
-        self._doors.signup.admit(address=context.address, email=normalize_email(body.email))
+        self.limiters.signup.admit(address=context.address, email=normalize_email(body.email))
         signup = Signup(body.email, body.password, body.name, body.invite)
-        row = await self._people.sign_up(signup, mode=self._signup_mode)
-        notice = await self._signup_hook.on_signup(row.id, address=context.address)
+        row = await self.accounts.sign_up(signup, mode=self.signup_mode)
+        notice = await self.signup_hook.on_signup(row.id, address=context.address)
         return await self._begin_session(context, row.id, status=201, notice=notice)
 
-    @post("/v1/login", body=LoginBody, reply=NewSession, is_public=True)
+    @endpoint("POST /v1/login", access="public", body=LoginBody, reply=NewSession)
     async def log_in(self, request: web.Request) -> web.Response:
         """Log in by e-mail and password. The reply sets the session's cookie."""
         context = context_of(request)
-        check_origin(request.headers.get("origin"), ours=self._origins)
+        check_origin(request.headers.get("origin"), ours=self.origins)
         body = await read_json(request, LoginBody)
         email = body.email.strip().lower()[:_EMAIL_COUNTED_CHARS_MAX]
-        self._doors.login.admit(address=context.address, email=email)
-        account_id = await self._people.log_in(body.email, body.password)
+        self.limiters.login.admit(address=context.address, email=email)
+        account_id = await self.accounts.log_in(body.email, body.password)
         return await self._begin_session(context, account_id)
 
-    @post("/v1/logout", reply=LogoutResult)
-    async def log_out(self, request: web.Request) -> web.Response:
+    @endpoint("POST /v1/logout", access="identified", reply=LogoutResult)
+    async def log_out(self, request: web.Request, principal: Principal) -> web.Response:
         """End the session. An API key is not affected: it is revoked instead."""
-        context = context_of(request)
-        principal = await self._auth.identify(context)
         if principal.session is not None:
-            await self._sessions.end(principal.session)
+            await self.sessions.end(principal.session)
         reply = json_reply(LogoutResult(logged_out=principal.session is not None))
-        clear_cookie(reply, context.settings)
+        clear_cookie(reply, context_of(request).settings)
         return reply
+
+    @endpoint("POST /v1/password", access="admin", body=PasswordChangeBody)
+    async def change_password(self, request: web.Request, principal: Principal) -> PasswordChangeResult:
+        """Change the password. All other sessions of the account end."""
+        body = await read_json(request, PasswordChangeBody)
+        self.limiters.login.admit(address=context_of(request).address, email=principal.account_id)
+        await self.accounts.change_password(
+            principal.account_id,
+            current=body.current_password,
+            new=body.password,
+            keep_session=principal.session.hash if principal.session is not None else b"",
+        )
+        self.sessions.invalidate(principal.account_id)
+        return PasswordChangeResult()
+
+    @endpoint("POST /v1/password/reset-request", access="public", body=PasswordResetRequestBody, status=202)
+    async def request_reset(self, request: web.Request) -> PasswordResetRequestResult:
+        """Send a reset token by mail to the holder of an e-mail address.
+
+        The reply is the same, and as fast, whether or not an account has this address.
+        """
+        check_origin(request.headers.get("origin"), ours=self.origins)
+        body = await read_json(request, PasswordResetRequestBody)
+        if self.mailer is None:
+            raise NotFound("This network sends no mail. Ask its operator for a reset token.")
+        email = normalize_email(body.email)
+        self.limiters.reset.admit(address=context_of(request).address, email=email)
+        token = await self.accounts.make_reset_token_for_email(email)
+        if token is not None:
+            self.mailer.enqueue(reset_message(email, token, root_url=self.root_url))
+        return PasswordResetRequestResult()
+
+    @endpoint("POST /v1/password/reset", access="public", body=PasswordResetBody)
+    async def reset_password(self, request: web.Request) -> PasswordChangeResult:
+        """Set a new password with a reset token. All sessions of the account end."""
+        check_origin(request.headers.get("origin"), ours=self.origins)
+        body = await read_json(request, PasswordResetBody)
+        self.limiters.reset.admit(address=context_of(request).address)
+        account_id = await self.accounts.reset_password(body.token, body.password)
+        self.sessions.invalidate(account_id)
+        return PasswordChangeResult()
 
     async def _begin_session(
         self, context: RequestContext, account_id: AccountId, *, status: int = 200, notice: str | None = None
     ) -> web.Response:
-        token = await self._sessions.begin(account_id)
-        row = await self._people.get(account_id)
+        token = await self.sessions.begin(account_id)
         session = NewSession(
-            account=describe_account(row),
+            account=describe_account(await self.accounts.get(account_id)),
             csrf_token=csrf_token(token),
             notice=notice if notice is not None else UNSET,
         )

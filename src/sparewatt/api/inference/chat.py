@@ -25,7 +25,6 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 _CHAT_ALONE: frozenset[Capability] = frozenset({"chat"})
 """What nearly every request needs."""
 _EMPTY = (b"null", b"[]", b"false", b"")
-_IMAGE_PARTS = ("image_url",)
 _UNSUPPORTED_PARTS = ("input_audio", "audio_url", "video_url", "file")
 
 
@@ -34,8 +33,7 @@ def read_chat(body: bytes) -> ModelCall:
     plain = parse_plain(body)
     chat = plain or parse_chat(body)
     messages = tuple(map(bytes, chat.messages))
-    to_search = [body]
-    """What may hold more than text, or the role `developer`."""
+    to_search = [body]  # what may hold more than text, or the role `developer`
     if len(body) >= LONG_BODY_BYTES_MIN:
         to_search = [message for message in messages if not _is_text_alone(message)]
     has_developer = any(_DEVELOPER in part for part in to_search)
@@ -68,7 +66,7 @@ def read_chat(body: bytes) -> ModelCall:
 
 
 def is_given(value: msgspec.Raw) -> bool:
-    """Whether an optional field asks for something."""
+    """Whether an optional field is more than null, false or empty."""
     return bytes(value) not in _EMPTY
 
 
@@ -96,7 +94,7 @@ def _is_text_alone(message: bytes) -> bool:
     try:
         content = bytes(_text_decoder.decode(message).content)
     except msgspec.DecodeError:
-        return False  # then it is searched
+        return False  # unsure: the message is searched
     return content.startswith((b'"', b"null"))
 
 
@@ -116,16 +114,14 @@ def _as_system(message: bytes) -> bytes:
 # required capabilities
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _Typed(msgspec.Struct, frozen=True):
+    """A part of a message, or a response format."""
+
     type: str = ""
 
 
 class _Message(msgspec.Struct, frozen=True):
-    content: list[_Part] | str | None = None
-
-
-class _Format(msgspec.Struct, frozen=True):
-    type: str = ""
+    content: list[_Typed] | str | None = None
 
 
 def _needs_of(chat: ChatRequest, messages: Sequence[bytes]) -> frozenset[Capability]:
@@ -146,23 +142,24 @@ def _needs_of(chat: ChatRequest, messages: Sequence[bytes]) -> frozenset[Capabil
 
 def _format_of(value: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(value, type=_Format).type if is_given(value) else ""
+        return msgspec.json.decode(value, type=_Typed).type if is_given(value) else ""
     except msgspec.DecodeError:
-        return ""  # the node's model server says what is wrong with it
+        return ""  # the node's model server refuses it with a reason
 
 
 def _has_images(messages: Iterable[bytes]) -> bool:
     part_types = {part_type for message in messages if has_media(message) for part_type in _part_types(message)}
     refused = sorted(part_types.intersection(_UNSUPPORTED_PARTS))
     if refused:
-        raise UnsupportedContent(f"No node here takes parts of type {refused[0]!r}.", param="messages")
-    return not part_types.isdisjoint(_IMAGE_PARTS)
+        message = f"No node here takes parts of type {refused[0]!r}. Send text and image_url parts only."
+        raise UnsupportedContent(message, param="messages")
+    return "image_url" in part_types
 
 
 def _part_types(message: bytes) -> Iterator[str]:
     try:
         content = msgspec.json.decode(message, type=_Message).content
     except msgspec.DecodeError:
-        return  # as above
+        return  # the node's model server refuses it with a reason
     if isinstance(content, list):
         yield from (part.type for part in content)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.prompt import size_of_texts
 from sparewatt.protocol.link.frames import JobPath
@@ -32,14 +35,14 @@ def read_embedding_request(body: bytes) -> ModelCall:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class EmbeddingFilter:
     """Implements ReplyFilter: vectors in the order of their texts, in the encoding of the request. Nothing streams."""
 
-    def __init__(self, encoding: Encoding) -> None:
-        self._encoding = encoding
+    encoding: Encoding
 
     def whole(self, body: bytes) -> bytes:
-        return with_encoding(body, self._encoding)
+        return with_encoding(body, self.encoding)
 
     def feed(self, data: bytes) -> bytes:
         return data

@@ -1,4 +1,4 @@
-"""The three OpenAI endpoints as the router and the OpenAPI document know them.
+"""The OpenAI endpoints that models answer, as the router and the OpenAPI document know them.
 
 `edge/exchange.py` serves their POST requests without aiohttp: it reads bodies with `READERS`.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
-from sparewatt.api.endpoint import post
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import endpoint
 from sparewatt.api.inference import chat, completions, embeddings
-from sparewatt.core.errors import NotFound
 from sparewatt.inference.call import ModelCall
 from sparewatt.protocol.api.inference import ChatCompletion, EmbeddingList, TextCompletion
 
@@ -25,21 +25,17 @@ READERS: Mapping[str, Callable[[bytes], ModelCall]] = {
 class InferenceRoutes:
     """In the router so that these paths are documented and other methods are refused. No POST request gets here."""
 
-    @post(chat.PATH, body="ChatRequest", streams=True)
-    async def create_chat_completion(self, request: web.Request) -> ChatCompletion:
+    @endpoint("POST /v1/chat/completions", access="inference", body="ChatRequest", streams=True)
+    async def create_chat_completion(self, _: web.Request, __: Principal) -> ChatCompletion:
         """Answer a chat, whole or as a stream."""
-        raise _not_found(request)
+        raise web.HTTPNotFound
 
-    @post(completions.PATH, body="CompletionRequest", streams=True)
-    async def create_completion(self, request: web.Request) -> TextCompletion:
+    @endpoint("POST /v1/completions", access="inference", body="CompletionRequest", streams=True)
+    async def create_completion(self, _: web.Request, __: Principal) -> TextCompletion:
         """Continue a prompt, whole or as a stream."""
-        raise _not_found(request)
+        raise web.HTTPNotFound
 
-    @post(embeddings.PATH, body="EmbeddingRequest")
-    async def create_embeddings(self, request: web.Request) -> EmbeddingList:
+    @endpoint("POST /v1/embeddings", access="inference", body="EmbeddingRequest")
+    async def create_embeddings(self, _: web.Request, __: Principal) -> EmbeddingList:
         """Turn texts into vectors."""
-        raise _not_found(request)
-
-
-def _not_found(request: web.Request) -> NotFound:
-    return NotFound(f"There is no {request.path[:200]!r} here.")
+        raise web.HTTPNotFound

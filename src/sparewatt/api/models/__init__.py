@@ -1,1 +1,1 @@
-"""/v1/models: what can be asked for right now."""
+"""/v1/models: the models that connected nodes serve."""

@@ -1,43 +1,42 @@
-"""/v1/ledger, for operators: whether the books are in order, and balances computed again from the postings."""
+"""/v1/ledger, for operators: the audit of the double-entry books, and balances computed again from the postings."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 from aiohttp import web
 
-from sparewatt.api.endpoint import get, post
-from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.middleware import context_of
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import endpoint
 from sparewatt.protocol.api.ledger import LedgerAudit, LedgerRebuild
 from sparewatt.store.ledger import AuditResult
 
 
 class AuditedBooks(Protocol):
+    """Implemented by `LedgerStore`."""
+
     async def audit(self) -> AuditResult: ...
 
     async def rebuild_balances(self) -> None: ...
 
 
+@dataclass(slots=True, kw_only=True)
 class LedgerEndpoints:
-    def __init__(self, *, auth: Authenticator, books: AuditedBooks) -> None:
-        self._auth = auth
-        self._books = books
+    books: AuditedBooks
 
-    @get("/v1/ledger/audit")
-    async def audit_ledger(self, request: web.Request) -> LedgerAudit:
+    @endpoint("GET /v1/ledger/audit", access="operator")
+    async def audit_ledger(self, _: web.Request, __: Principal) -> LedgerAudit:
         """Check that postings sum to zero and that balances match them. Operators only."""
-        await self._auth.authenticate_operator(context_of(request))
-        return audit_of(await self._books.audit())
+        return audit_of(await self.books.audit())
 
-    @post("/v1/ledger/rebuild")
-    async def rebuild_balances(self, request: web.Request) -> LedgerRebuild:
+    @endpoint("POST /v1/ledger/rebuild", access="operator")
+    async def rebuild_balances(self, _: web.Request, __: Principal) -> LedgerRebuild:
         """Compute the balances again from the postings, which do not change. Operators only."""
-        await self._auth.authenticate_operator(context_of(request))
-        before = await self._books.audit()
-        await self._books.rebuild_balances()
-        after = msgspec.structs.asdict(audit_of(await self._books.audit()))
+        before = await self.books.audit()
+        await self.books.rebuild_balances()
+        after = msgspec.structs.asdict(audit_of(await self.books.audit()))
         return LedgerRebuild(**after, balances_corrected=before.wrong_balances)
 
 

@@ -1,131 +1,116 @@
-"""/v1/payouts: payout batches for the settlement contract. Batches are public, so that anybody can check a root."""
+"""/v1/payouts: payout batches for the settlement contract. Batches are public, so that every owner can check a root."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 from aiohttp import web
 
+from sparewatt.accounts.principal import Principal
 from sparewatt.accounts.public_rate_limits import PublicRateLimiter
-from sparewatt.api.endpoint import Reply, get, post
-from sparewatt.api.money.pages import read_page
-from sparewatt.api.money.payout_rows import (
-    batch_leaves_of,
-    batch_of,
-    claim_list_of,
-    payout_of,
-    proof_of,
-)
-from sparewatt.api.money.selection import AccountFinder, select_account
+from sparewatt.api.endpoint import Reply, endpoint
+from sparewatt.api.money.statements import AccountFinder, read_page, select_account
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainUnavailable, InvalidField, NotFound
-from sparewatt.edge.auth import Authenticator
+from sparewatt.core.money import format_usd
 from sparewatt.edge.middleware import context_of
-from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter
-from sparewatt.ledger.payouts import PayoutService
+from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
+from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
 from sparewatt.protocol.api.payouts import (
+    Payout,
+    PayoutBatch,
     PayoutBatchCreation,
     PayoutBatchLeaves,
     PayoutBatchList,
+    PayoutClaim,
     PayoutClaimList,
+    PayoutLeaf,
     PayoutList,
     PayoutProof,
 )
-from sparewatt.store.payouts import PayoutBatchRow, PayoutStore
+from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState
+from sparewatt.store.payouts import AccountPayoutRow, PayoutBatchRow, PayoutLeafRow, PayoutStore
 
 _EPOCH = re.compile(r"[1-9]\d{0,17}")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 
 
+@dataclass(slots=True, kw_only=True)
 class PayoutEndpoints:
-    def __init__(
-        self,
-        *,
-        auth: Authenticator,
-        accounts: AccountFinder,
-        payouts: PayoutStore,
-        settlement: PayoutService,
-        on_chain: ChainPaymentAdapter | None,
-        published: PublicRateLimiter,
-        clock: Clock,
-    ) -> None:
-        """`on_chain`: None where the network has no chain. `published`: the rate limit of what needs no key."""
-        self._auth = auth
-        self._accounts = accounts
-        self._payouts = payouts
-        self._settlement = settlement
-        self._on_chain = on_chain
-        self._published = published
-        self._clock = clock
+    accounts: AccountFinder
+    payouts: PayoutStore
+    settlement: PayoutService
+    on_chain: ChainPaymentAdapter | None
+    """None where the network has no chain."""
+    public_limiter: PublicRateLimiter
+    """By address, for endpoints without a login."""
+    clock: Clock
 
-    @get("/v1/payouts", query=("limit", "after", "account"))
-    async def list_payouts(self, request: web.Request) -> PayoutList:
+    @endpoint("GET /v1/payouts", access="node", query=("limit", "after", "account"))
+    async def list_payouts(self, request: web.Request, principal: Principal) -> PayoutList:
         """List the payouts of your account, newest first; operators may name another account."""
-        principal = await self._auth.authenticate(context_of(request), "node")
-        page = read_page(request, now_unix_s=self._clock.unix_s())
-        account = await select_account(request, principal, self._accounts)
-        rows = await self._payouts.list_payouts(account, before=_epoch_or_none(page.after), limit=page.limit)
-        following = str(rows[-1].epoch) if len(rows) == page.limit else None
-        return PayoutList(data=[payout_of(row) for row in rows], next=following)
+        page = read_page(request, now_unix_s=self.clock.unix_s())
+        account = await select_account(request, principal, self.accounts)
+        rows = await self.payouts.list_payouts(account, before=_epoch_or_none(page.after), limit=page.limit)
+        return PayoutList(data=[payout_of(row) for row in rows], next=page.next(rows, lambda row: row.epoch))
 
-    @post("/v1/payouts/claim", query=("account",))
-    async def claim(self, request: web.Request) -> PayoutClaimList:
+    @endpoint("POST /v1/payouts/claim", access="node", query=("account",))
+    async def claim(self, request: web.Request, principal: Principal) -> PayoutClaimList:
         """Claim what an account earned, as far as it is on the chain. It goes to the account's own address."""
-        principal = await self._auth.authenticate(context_of(request), "node")
-        account = await select_account(request, principal, self._accounts)
-        if self._on_chain is None:
+        account = await select_account(request, principal, self.accounts)
+        if self.on_chain is None:
             raise ChainUnavailable("This network has no chain: what was earned stays in its books.")
-        claims = await self._on_chain.claim(account)
-        waiting_micro, _, claimed_micro = await self._payouts.payout_totals(account)
-        return claim_list_of(account, claims, claimed_micro=claimed_micro, waiting_micro=waiting_micro)
+        claims = await self.on_chain.claim(account)
+        waiting_micro, _, claimed_micro = await self.payouts.payout_totals(account)
+        return PayoutClaimList(
+            data=[claim_of(row) for row in claims],
+            account=account,
+            **_amounts(claimed=claimed_micro, waiting=waiting_micro),
+        )
 
-    @get("/v1/payouts/batches", query=("limit", "after"), is_public=True)
+    @endpoint("GET /v1/payouts/batches", access="public", query=("limit", "after"))
     async def list_batches(self, request: web.Request) -> PayoutBatchList:
         """List the payout batches and their roots, newest first."""
-        self._limit_address(request)
-        page = read_page(request, now_unix_s=self._clock.unix_s())
-        rows = await self._payouts.batches(before=_epoch_or_none(page.after), limit=page.limit)
-        following = str(rows[-1].epoch) if len(rows) == page.limit else None
-        return PayoutBatchList(data=[batch_of(row) for row in rows], next=following)
+        self.public_limiter.admit(address=context_of(request).address)
+        page = read_page(request, now_unix_s=self.clock.unix_s())
+        rows = await self.payouts.batches(before=_epoch_or_none(page.after), limit=page.limit)
+        return PayoutBatchList(data=[batch_of(row) for row in rows], next=page.next(rows, lambda row: row.epoch))
 
-    @post("/v1/payouts/batches", status=201, other_statuses=(200,))
-    async def make_batch(self, request: web.Request) -> Reply[PayoutBatchCreation]:
+    @endpoint("POST /v1/payouts/batches", access="operator", status=201, other_statuses=(200,))
+    async def make_batch(self, _: web.Request, __: Principal) -> Reply[PayoutBatchCreation]:
         """Make the next payout batch now, instead of at its time. Operators only."""
-        await self._auth.authenticate_operator(context_of(request))
-        row = await self._settlement.make_batch()
+        row = await self.settlement.make_batch()
         creation = PayoutBatchCreation(made=row is not None, batch=batch_of(row) if row else None)
         return Reply(creation, status=201 if row else 200)
 
-    @get("/v1/payouts/batches/{epoch}", query=("limit", "after"), is_public=True)
+    @endpoint("GET /v1/payouts/batches/{epoch}", access="public", query=("limit", "after"))
     async def show_batch(self, request: web.Request) -> PayoutBatchLeaves:
         """Show one payout batch, with a page of its leaves in the order of the tree."""
-        self._limit_address(request)
-        batch = await self._find_batch(request)
-        page = read_page(request, now_unix_s=self._clock.unix_s())
-        leaves = await self._payouts.leaves_at(batch.epoch, after=page.after, limit=page.limit)
-        following = leaves[-1].address if len(leaves) == page.limit else None
-        return batch_leaves_of(batch, leaves, following=following)
+        self.public_limiter.admit(address=context_of(request).address)
+        row = await self._find_batch(request)
+        page = read_page(request, now_unix_s=self.clock.unix_s())
+        leaves = await self.payouts.leaves_at(row.epoch, after=page.after, limit=page.limit)
+        following = page.next(leaves, lambda leaf: leaf.address)
+        batch = msgspec.structs.asdict(batch_of(row))
+        return PayoutBatchLeaves(**batch, data=[leaf_of(leaf) for leaf in leaves], next=following)
 
-    @get("/v1/payouts/batches/{epoch}/proof", query=("address",))
-    async def show_proof(self, request: web.Request) -> PayoutProof:
+    @endpoint("GET /v1/payouts/batches/{epoch}/proof", access="node", query=("address",))
+    async def show_proof(self, request: web.Request, principal: Principal) -> PayoutProof:
         """Show the Merkle proof by which the settlement contract pays an address; by default your account's."""
-        principal = await self._auth.authenticate(context_of(request), "node")
-        batch = await self._find_batch(request)
-        address = request.query.get("address") or (await self._accounts.get(principal.account_id)).chain_address or ""
-        proof = await self._settlement.proof(batch.epoch, address) if _ADDRESS.fullmatch(address) else None
+        row = await self._find_batch(request)
+        address = request.query.get("address") or (await self.accounts.get(principal.account_id)).chain_address or ""
+        proof = await self.settlement.proof(row.epoch, address) if _ADDRESS.fullmatch(address) else None
         if proof is None:
-            raise NotFound(
-                f"{address[:60]!r} has nothing in batch {batch.epoch}. 'sparewatt payouts list' shows yours."
-            )
-        return proof_of(batch, proof)
-
-    def _limit_address(self, request: web.Request) -> None:
-        """These routes need no key, so requests are counted by the client's address. Raises RateLimited."""
-        self._published.admit(address=context_of(request).address)
+            raise NotFound(f"{address[:60]!r} has nothing in batch {row.epoch}. 'sparewatt payouts list' shows yours.")
+        batch, path = msgspec.structs.asdict(batch_of(row)), ["0x" + sibling.hex() for sibling in proof.path]
+        return PayoutProof(**batch, leaf=leaf_of(proof.leaf), index=proof.index, path=path)
 
     async def _find_batch(self, request: web.Request) -> PayoutBatchRow:
         epoch = request.match_info["epoch"]
-        row = await self._payouts.find_batch(int(epoch)) if _EPOCH.fullmatch(epoch) else None
+        row = await self.payouts.find_batch(int(epoch)) if _EPOCH.fullmatch(epoch) else None
         if row is None:
             raise NotFound(f"There is no payout batch {epoch[:40]!r}. 'sparewatt payouts batches' shows them.")
         return row
@@ -137,3 +122,51 @@ def _epoch_or_none(text: str) -> int | None:
     if not _EPOCH.fullmatch(text):
         raise InvalidField("'after' is the number of a batch.", param="after")
     return int(text)
+
+
+# replies
+
+
+def payout_of(row: AccountPayoutRow) -> Payout:
+    return Payout(
+        epoch=row.epoch,
+        created_at=row.unix_s,
+        address=row.address,
+        **_amounts(amount=row.added_micro, earned=row.earned_micro),
+        state="ready" if row.posted_unix_s is None else "claimed" if row.claimed else "posted",
+        posted_at=row.posted_unix_s,
+    )
+
+
+def batch_of(row: PayoutBatchRow) -> PayoutBatch:
+    return PayoutBatch(
+        epoch=row.epoch,
+        created_at=row.unix_s,
+        root="0x" + row.root.hex(),
+        leaves=row.leaves,
+        **_amounts(promised=row.promised_micro, added=row.added_micro),
+        state="posted" if row.posted_unix_s is not None else "ready",
+        posted_at=row.posted_unix_s,
+        posted_tx=row.posted_tx,
+    )
+
+
+def claim_of(row: ChainRequestRow) -> PayoutClaim:
+    return PayoutClaim(
+        address=row.address,
+        epoch=row.epoch,
+        **_amounts(amount=row.micro),
+        state="claimed" if row.state is ChainRequestState.DONE else "failed",
+        reason=row.reason,
+        tx=row.tx,
+    )
+
+
+def leaf_of(leaf: PayoutLeafRow) -> PayoutLeaf:
+    return PayoutLeaf(address=leaf.address, earned_micro=leaf.earned_micro, spent_micro=leaf.spent_micro)
+
+
+def _amounts(**micro: int) -> dict[str, Any]:
+    """The chain has six decimals: `…_micro` is integer micro-dollars, `…_usd` the same as an exact decimal string."""
+    usd = {f"{name}_usd": format_usd(amount * NANO_PER_MICRO) for name, amount in micro.items()}
+    return usd | {f"{name}_micro": amount for name, amount in micro.items()}

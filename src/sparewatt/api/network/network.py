@@ -3,63 +3,53 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from aiohttp import web
 
 from sparewatt.accounts.account_service import SignupMode
 from sparewatt.accounts.public_rate_limits import PublicRateLimiter
-from sparewatt.api.endpoint import get
+from sparewatt.api.endpoint import endpoint
 from sparewatt.core.clock import Clock
 from sparewatt.core.money import format_usd
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.matcher.node_row import NodeRow, NodeState
-from sparewatt.protocol.api.feed import NodeStateName
+from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.protocol.api.feed import NetworkTotals, NodeStateName
 from sparewatt.protocol.api.network import GpuClassSummary, NetworkModel, NetworkOverview, PriceRange, RegionNodes
 from sparewatt.protocol.link.node_report import ModelReport
-from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.feed.places import public_region
 from sparewatt.telemetry.feed.public import class_of, digits, vram_gb_of
 
 PRICE_DIGITS = 3
-"""Of a price. All nine would tell a node apart where few serve a model."""
+"""Significant digits of a price. All nine would identify a node where few serve a model."""
 
 
+@dataclass(slots=True, kw_only=True)
 class NetworkEndpoints:
-    def __init__(
-        self,
-        *,
-        states: NodeStates,
-        live: LiveFeed,
-        published: PublicRateLimiter,
-        clock: Clock,
-        signup_mode: SignupMode,
-        has_billing: bool,
-        is_development: bool,
-    ) -> None:
-        """`published`: the rate limit by address of what needs no login."""
-        self._states = states
-        self._live = live
-        self._published = published
-        self._clock = clock
-        self._signup_mode = signup_mode
-        self._has_billing = has_billing
-        self._is_development = is_development
+    states: NodeStates
+    totals: Callable[[], NetworkTotals]
+    public_limiter: PublicRateLimiter
+    """By address, for endpoints without a login."""
+    clock: Clock
+    signup_mode: SignupMode
+    has_billing: bool
+    is_development: bool
 
-    @get("/v1/network", is_public=True)
+    @endpoint("GET /v1/network", access="public")
     async def show_network(self, request: web.Request) -> NetworkOverview:
         """Show the network in numbers: totals, regions, classes of GPU, models."""
-        self._published.admit(address=context_of(request).address)
-        states = self._states.all()
+        self.public_limiter.admit(address=context_of(request).address)
+        states = self.states.all()
         present = [row for row, state in states if state is not NodeState.OFFLINE]
         return NetworkOverview(
-            at=self._clock.unix_s(),
-            signup=self._signup_mode,
-            billing=self._has_billing,
-            development=self._is_development,
-            totals=self._live.totals(),
+            at=self.clock.unix_s(),
+            signup=self.signup_mode,
+            billing=self.has_billing,
+            development=self.is_development,
+            totals=self.totals(),
             regions=_regions(states),
             classes=_classes(present),
             models=_models(present),

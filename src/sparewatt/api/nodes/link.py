@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import web
 
-from sparewatt.api.endpoint import get
+from sparewatt.api.endpoint import endpoint
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.sockets import Socket
@@ -19,18 +20,18 @@ class LinkServer(Protocol):
         ...
 
 
+@dataclass(slots=True, kw_only=True)
 class LinkEndpoints:
-    def __init__(self, *, links: LinkServer) -> None:
-        self._links = links
+    links: LinkServer
 
-    @get(LINK_PATH, is_public=True, status=101, content_type="application/octet-stream")
+    @endpoint(f"GET {LINK_PATH}", access="public", status=101, content_type="application/octet-stream")
     async def open_link(self, request: web.Request) -> web.StreamResponse:
         """Open a node's link: a WebSocket. The node proves its key in the handshake."""
         ws = web.WebSocketResponse(max_msg_size=LINK_MESSAGE_BYTES_MAX, compress=False, autoping=True)
         await ws.prepare(request)
         socket = AiohttpSocket(ws)
         try:
-            await self._links.serve(socket)
+            await self.links.serve(socket)
             await socket.wait_closed()
         finally:
             socket.abort()

@@ -1,82 +1,83 @@
 """GET /v1/nodes and /v1/nodes/{node_id}: every node, with what it claims and what was measured side by side.
 
-A query string in the vocabulary of a policy lists only the nodes that this policy allows, in its order, and says how
-many nodes each of its filters dropped. Jobs are counted over all processes of this gateway.
+A query string in the vocabulary of a policy lists only the nodes that this policy allows, in its order; the reply has
+how many nodes each filter dropped. Jobs are counted over all processes of this gateway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
-from sparewatt.api.endpoint import get
-from sparewatt.api.nodes.node_reply import node_of
+from sparewatt.api.endpoint import endpoint
 from sparewatt.cluster.peer_client import PeerClient
 from sparewatt.cluster.peer_server import PeerHandler
 from sparewatt.cluster.questions import WORK, EmptyMessage, NodeWork, WorkReply
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
-from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.middleware import context_of
+from sparewatt.core.money import format_usd
+from sparewatt.inference.facts import facts_of
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.verdicts import facts_of
+from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
 from sparewatt.policy.formatter import explain_relaxation, to_object
 from sparewatt.policy.list_order import sort_key
 from sparewatt.policy.model import Policy
 from sparewatt.policy.parser import read_query
 from sparewatt.policy.relaxation import check_node, funnel, relaxations
-from sparewatt.protocol.api.nodes import Node, NodeList, PolicyFilterStep
+from sparewatt.protocol.api.nodes import (
+    GpuMeasures,
+    ModelPrice,
+    ModelSpeed,
+    Node,
+    NodeClaims,
+    NodeGpu,
+    NodeList,
+    NodeMeasures,
+    NodeModel,
+    NodeSensors,
+    PolicyFilterStep,
+)
+from sparewatt.protocol.link.node_report import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
 from sparewatt.telemetry.feed.public import handle_of, may_know_all
 
 PeerWork = Sequence[Mapping[str, NodeWork]]
 """By node, the jobs that each other process of this gateway sent."""
 
 
+@dataclass(slots=True, kw_only=True)
 class NodeEndpoints:
-    def __init__(
-        self,
-        *,
-        auth: Authenticator,
-        table: NodeTable,
-        states: NodeStates,
-        power: PowerReadings,
-        peers: PeerClient,
-        handle_secret: bytes,
-        clock: Clock,
-    ) -> None:
-        """`handle_secret`: keys the handles by which the public feed names nodes."""
-        self._auth = auth
-        self._table = table
-        self._states = states
-        self._power = power
-        self._peers = peers
-        self._handle_secret = handle_secret
-        self._clock = clock
+    table: NodeTable
+    states: NodeStates
+    sensors_of: Callable[[NodeId], Sensors | None]
+    """The latest readings of a node."""
+    peers: PeerClient
+    handle_secret: bytes
+    """Keys the handles by which the public feed names nodes."""
+    clock: Clock
 
-    @get("/v1/nodes", query=("region", "gpu", "gpu_class", "sort"))
-    async def list_nodes(self, request: web.Request) -> NodeList:
+    @endpoint("GET /v1/nodes", access="inference", query=("region", "gpu", "gpu_class", "sort"))
+    async def list_nodes(self, request: web.Request, principal: Principal) -> NodeList:
         """List the nodes, by any field of a policy."""
-        principal = await self._auth.authenticate(context_of(request), "inference")
         policy = read_query(request.query.items()) if request.query else None
         peer_work = await self._ask_peers()
-        rows = sorted(self._table, key=lambda row: (not row.connected, row.specs.name, row.id))
+        rows = sorted(self.table, key=lambda row: (not row.connected, row.specs.name, row.id))
         if policy is None:
             return NodeList(data=[self._describe(row, principal, peer_work) for row in rows])
         return self._filter(policy, rows, principal, peer_work)
 
-    @get("/v1/nodes/{node_id}")
-    async def show_node(self, request: web.Request) -> Node:
+    @endpoint("GET /v1/nodes/{node_id}", access="inference")
+    async def show_node(self, request: web.Request, principal: Principal) -> Node:
         """Show one node."""
-        principal = await self._auth.authenticate(context_of(request), "inference")
         node_id = request.match_info["node_id"]
-        row = self._table.get(NodeId(node_id.lower()))
+        row = self.table.get(NodeId(node_id.lower()))
         if row is None:
             raise NotFound(f"There is no node {node_id[:60]!r}. 'sparewatt nodes' shows them.")
         return self._describe(row, principal, await self._ask_peers())
@@ -89,13 +90,13 @@ class NodeEndpoints:
         return WorkReply(
             {
                 row.id: NodeWork(row.own_jobs, row.jobs_done, row.jobs_failed)
-                for row in self._table
+                for row in self.table
                 if row.own_jobs or row.jobs_done or row.jobs_failed
             }
         )
 
     async def _ask_peers(self) -> PeerWork:
-        return [reply.nodes for reply in await self._peers.ask_all(WORK, EmptyMessage())]
+        return [reply.nodes for reply in await self.peers.ask_all(WORK, EmptyMessage())]
 
     def _filter(self, policy: Policy, rows: Sequence[NodeRow], principal: Principal, peer_work: PeerWork) -> NodeList:
         """The nodes that a policy allows, and why the others are not among them."""
@@ -117,14 +118,34 @@ class NodeEndpoints:
 
     def _describe(self, row: NodeRow, principal: Principal, peer_work: PeerWork) -> Node:
         """Sensors are for the owner and for operators only: they show when a person uses the machine."""
-        return node_of(
-            row,
-            handle=handle_of(row.id, secret=self._handle_secret),
-            state=self._states.of(row),
-            work=total_work(row, peer_work),
-            last_seen_unix_s=self._clock.unix_s() if row.connected else row.last_seen_unix_s,
-            is_own=row.owner is not None and row.owner == principal.account_id,
-            sensors=self._power.latest(row.id) if may_know_all(row, principal) else None,
+        specs, work = row.specs, total_work(row, peer_work)
+        sensors = self.sensors_of(row.id) if may_know_all(row, principal) else None
+        return Node(
+            id=row.id,
+            handle=handle_of(row.id, secret=self.handle_secret),
+            name=specs.name,
+            region=specs.region,
+            state=self.states.of(row).value,
+            gpu=specs.gpu,
+            gpu_count=specs.gpu_count,
+            agent_version=specs.agent_version,
+            backend=specs.backend,
+            claimed=NodeClaims(vram_bytes=specs.vram_bytes, tflops=specs.tflops, hourly_usd=_hourly_usd(specs)),
+            measured=NodeMeasures(tflops=specs.tflops_measured),
+            gpus=[_gpu_of(gpu) for gpu in specs.gpus],
+            paused=row.load.paused,
+            kv_used=row.load.kv_used,
+            models=[_model_of(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
+            running=row.load.running,
+            queued=row.load.queued,
+            slots=specs.slots,
+            rtt_ms=round(row.rtt_s * 1000, 3),
+            in_flight=work.in_flight,
+            jobs_done=work.done,
+            jobs_failed=work.failed,
+            last_seen_at=self.clock.unix_s() if row.connected else row.last_seen_unix_s,
+            yours=row.owner is not None and row.owner == principal.account_id,
+            sensors=None if sensors is None else msgspec.convert(sensors, NodeSensors, from_attributes=True),
         )
 
 
@@ -136,3 +157,46 @@ def total_work(row: NodeRow, peer_work: PeerWork) -> NodeWork:
         done=row.jobs_done + sum(share.done for share in shares),
         failed=row.jobs_failed + sum(share.failed for share in shares),
     )
+
+
+def _hourly_usd(specs: NodeSpecs) -> str | None:
+    has_hourly_price = is_paid_by_the_hour(specs.models, hourly_price_nano=specs.hourly_price_nano)
+    return format_usd(specs.hourly_price_nano) if has_hourly_price else None
+
+
+def _gpu_of(gpu: GpuSpec) -> NodeGpu:
+    return NodeGpu(
+        model=gpu.model,
+        vendor=gpu.vendor,
+        driver=gpu.driver,
+        vram_bytes=gpu.vram_bytes,
+        measured=GpuMeasures(copy_bytes_s=gpu.copy_bytes_s, fp16_tflops=gpu.fp16_tflops),
+    )
+
+
+def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
+    derivation = derivation_of(model, hourly_price_nano=hourly_price_nano)
+    return NodeModel(
+        id=model.id,
+        state=model.state,
+        context_length=model.context_length,
+        quantization=model.quantization,
+        weights_digest=model.weights_digest,
+        capabilities=model.capabilities,
+        claimed=_speed_of(model.claimed),
+        measured=_speed_of(model.measured),
+        price=ModelPrice(
+            prompt_usd_per_mtok=format_usd(model.prompt_price_nano),
+            completion_usd_per_mtok=format_usd(model.completion_price_nano),
+            prompt_derivation=derivation.prompt,
+            completion_derivation=derivation.completion,
+        ),
+    )
+
+
+def _speed_of(speed: Speed | None) -> ModelSpeed | None:
+    """Without the fields that were not measured."""
+    if speed is None:
+        return None
+    fields = {name: getattr(speed, name) for name in ModelSpeed.__struct_fields__}
+    return ModelSpeed(**{name: value for name, value in fields.items() if value is not None})

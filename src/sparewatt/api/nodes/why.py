@@ -8,23 +8,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal, require_scope
-from sparewatt.api.endpoint import get
+from sparewatt.api.endpoint import endpoint
 from sparewatt.cluster.peer_client import PeerClient
 from sparewatt.cluster.peer_server import PeerHandler
 from sparewatt.cluster.questions import WHY, WhyReply, WhyRequest
 from sparewatt.core.errors import NotOwner
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
-from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.bodies import whole_number
-from sparewatt.edge.middleware import context_of
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
-from sparewatt.inference.dispatch.why import LossSummary, WhyReport, look_back, sentences
+from sparewatt.inference.dispatch.why import WhyReport, look_back, sentences
 from sparewatt.inference.fleet.find_node import find_node
 from sparewatt.inference.matcher.model import Rejection
 from sparewatt.inference.matcher.node_row import NodeRow
@@ -35,43 +34,31 @@ LOOKED_BACK_DEFAULT = 1_000
 
 
 class RecentMatches(Protocol):
-    """The last matches of this process."""
+    """The last matches of this process, the latest first. Implemented by `Dispatcher`."""
 
-    def last_records(self, count: int) -> Iterable[MatchRecord]:
-        """The latest first."""
-        ...
+    def last_records(self, count: int) -> Iterable[MatchRecord]: ...
 
 
+@dataclass(slots=True, kw_only=True)
 class WhyEndpoints:
-    def __init__(
-        self,
-        *,
-        auth: Authenticator,
-        table: NodeTable,
-        matches: RecentMatches,
-        owners: Mapping[NodeId, AccountId],
-        joined_unix_s: Mapping[NodeId, float],
-        peers: PeerClient,
-        process_count: int,
-    ) -> None:
-        """`joined_unix_s`: when nodes joined that are new since the start: earlier matches do not concern them."""
-        self._auth = auth
-        self._table = table
-        self._matches = matches
-        self._owners = owners
-        self._joined_unix_s = joined_unix_s
-        self._peers = peers
-        self._process_count = process_count
+    table: NodeTable
+    matches: RecentMatches
+    owners: Mapping[NodeId, AccountId]
+    joined_unix_s: Mapping[NodeId, float]
+    """When nodes joined that are new since the start: earlier matches do not concern them."""
+    peers: PeerClient
+    process_count: int
+    """Of this gateway."""
 
-    @get("/v1/nodes/{node_id}/why", query=("last",))
-    async def show_why(self, request: web.Request) -> NodeMatchReport:
+    @endpoint("GET /v1/nodes/{node_id}/why", access="identified", query=("last",))
+    async def show_why(self, request: web.Request, principal: Principal) -> NodeMatchReport:
         """Explain why a node gets jobs, or does not."""
-        principal = await self._auth.identify(context_of(request))
         if not principal.is_operator:
             require_scope(principal, "node")
         count = whole_number(request, "last", default=LOOKED_BACK_DEFAULT, most=MATCHES_LOOKED_BACK_MAX)
-        row = find_node(self._table, request.match_info["node_id"])
-        self._require_owner(row, principal)
+        row = find_node(self.table, request.match_info["node_id"])
+        if not principal.is_operator and self.owners.get(row.id) != principal.account_id:
+            raise NotOwner("This node belongs to another account. Only its owner may ask why it gets no jobs.")
         return match_report_of(await self._look_back_everywhere(row, count=count), row)
 
     def handlers(self) -> list[PeerHandler[Any, Any]]:
@@ -79,25 +66,20 @@ class WhyEndpoints:
 
     async def answer_why(self, question: WhyRequest) -> WhyReply:
         """This process's share of the matches."""
-        return _peer_reply_of(
-            self._look_back(NodeId(question.node), count=question.count, since_unix_s=question.since_unix_s)
-        )
-
-    def _require_owner(self, row: NodeRow, principal: Principal) -> None:
-        if not principal.is_operator and self._owners.get(row.id) != principal.account_id:
-            raise NotOwner("This node belongs to another account. Only its owner may ask why it gets no jobs.")
+        report = self._look_back(NodeId(question.node), count=question.count, since_unix_s=question.since_unix_s)
+        return _peer_reply_of(report)
 
     async def _look_back_everywhere(self, row: NodeRow, *, count: int) -> WhyReport:
-        since_unix_s, share = self._joined_unix_s.get(row.id, 0.0), math.ceil(count / self._process_count)
+        since_unix_s, share = self.joined_unix_s.get(row.id, 0.0), math.ceil(count / self.process_count)
         report = self._look_back(row.id, count=share, since_unix_s=since_unix_s)
-        for reply in await self._peers.ask_all(WHY, WhyRequest(row.id, share, since_unix_s)):
+        for reply in await self.peers.ask_all(WHY, WhyRequest(row.id, share, since_unix_s)):
             report.include(_report_of(reply))
         return report
 
     def _look_back(self, node_id: NodeId, *, count: int, since_unix_s: float) -> WhyReport:
-        row = self._table.get(node_id)
+        row = self.table.get(node_id)
         models = row.models if row is not None else ()
-        return look_back(node_id, self._matches.last_records(count), models=models, since_unix_s=since_unix_s)
+        return look_back(node_id, self.matches.last_records(count), models=models, since_unix_s=since_unix_s)
 
 
 def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
@@ -107,20 +89,15 @@ def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
         matches=report.matches,
         chosen=report.chosen,
         outcomes={outcome.value: n for outcome, n in report.sent.most_common()},
-        lost=_losses_of(report.lost),
+        lost=MatchLosses(
+            count=report.lost.count,
+            mean_gap_s=None if report.lost.mean_gap_s is None else round(report.lost.mean_gap_s, 6),
+            worst_parts_s={name: round(mean_s, 6) for name, mean_s in report.lost.worst_parts()},
+        ),
         rejected={reason.value: n for reason, n in report.rejected.most_common()},
         ruled_out=report.ruled_out,
         unlisted=report.unlisted,
         sentences=sentences(report),
-    )
-
-
-def _losses_of(lost: LossSummary) -> MatchLosses:
-    gap_s = lost.mean_gap_s
-    return MatchLosses(
-        count=lost.count,
-        mean_gap_s=None if gap_s is None else round(gap_s, 6),
-        worst_parts_s={name: round(mean_s, 6) for name, mean_s in lost.worst_parts()},
     )
 
 

@@ -19,9 +19,9 @@ def all_routes() -> list[ApiRoute]:
         for module in walk_packages(sparewatt.api.__path__, prefix="sparewatt.api.")
         if not module.name.endswith("__main__")
     ]
-    found = {kind for module in modules for _, kind in getmembers(module, isclass)}
-    classes = sorted((kind for kind in found if kind.__module__.startswith("sparewatt.api.")), key=repr)
-    return [route for kind in classes for route in declared_routes(kind)]
+    classes = {kind for module in modules for _, kind in getmembers(module, isclass)}
+    own = sorted((kind for kind in classes if kind.__module__.startswith("sparewatt.api.")), key=repr)
+    return [route for kind in own for route in declared_routes(kind)]
 
 
 if __name__ == "__main__":

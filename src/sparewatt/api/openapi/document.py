@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -11,13 +11,12 @@ import msgspec
 from aiohttp import web
 
 from sparewatt import __version__
-from sparewatt.api.endpoint import ApiRoute, declared_routes, get
+from sparewatt.api.endpoint import ApiRoute, declared_routes, endpoint
 from sparewatt.api.openapi.shapes import SHAPES, ref
 from sparewatt.protocol.api.feed import FeedDelta, FeedSnapshot
 
 _PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
-_TEMPLATE = "#/components/schemas/{name}"
-_DECLARED = {
+_ERRORS = {
     "500": "A fault of the gateway. It carries an id to report.",
     "502": "No node could answer, after several attempts.",
     "503": "No node can have it now, or none that its policy allows; or the gateway is stopping.",
@@ -33,7 +32,7 @@ class OpenApiEndpoints:
     def __init__(self, routes: Sequence[ApiRoute]) -> None:
         self._document = make_document([*routes, *declared_routes(type(self))])
 
-    @get("/openapi.json", is_public=True, content_type="application/json")
+    @endpoint("GET /openapi.json", access="public", content_type="application/json")
     async def show_document(self, _: web.Request) -> web.Response:
         """Show this document."""
         return web.Response(body=self._document, content_type="application/json")
@@ -42,11 +41,11 @@ class OpenApiEndpoints:
 def make_document(routes: Iterable[ApiRoute]) -> bytes:
     routes = list(routes)
     types = [kind for route in routes for kind in (*_members(route.reply), *_members(route.spec.body))]
-    schemas, components = msgspec.json.schema_components([*types, *_EVENTS], ref_template=_TEMPLATE)
-    by_type = {_key(kind): schema for kind, schema in zip([*types, *_EVENTS], schemas, strict=True)}
+    schemas, components = msgspec.json.schema_components([*types, *_EVENTS], ref_template=ref("{name}")["$ref"])
+    by_type = {repr(kind): schema for kind, schema in zip([*types, *_EVENTS], schemas, strict=True)}
     replies = [_schema(route.reply, by_type) for route in routes if route.reply is not None]
     bodies = [_schema(route.spec.body, by_type) for route in routes if route.spec.body is not None]
-    for name in _reachable([*replies, *map(by_type.__getitem__, map(_key, _EVENTS))], components):
+    for name in _reachable([*replies, *map(by_type.__getitem__, map(repr, _EVENTS))], components):
         if name not in _reachable(bodies, components):
             _require_defaults(components[name])
     paths: dict[str, dict[str, Any]] = {}
@@ -73,19 +72,19 @@ def make_document(routes: Iterable[ApiRoute]) -> bytes:
 
 def _reachable(schemas: Iterable[Any], components: dict[str, Any]) -> set[str]:
     """Names of all schemas that these refer to, directly or not."""
-    found: set[str] = set()
-    waiting = list(schemas)
-    while waiting:
-        schema = waiting.pop()
+    names: set[str] = set()
+    pending = list(schemas)
+    while pending:
+        schema = pending.pop()
         if isinstance(schema, dict):
             name = str(schema.get("$ref", "")).rpartition("/")[2]
-            if name in components and name not in found:
-                found.add(name)
-                waiting.append(components[name])
-            waiting += schema.values()
+            if name in components and name not in names:
+                names.add(name)
+                pending.append(components[name])
+            pending += schema.values()
         elif isinstance(schema, list):
-            waiting += schema
-    return found
+            pending += schema
+    return names
 
 
 def _require_defaults(schema: dict[str, Any]) -> None:
@@ -97,32 +96,28 @@ def _require_defaults(schema: dict[str, Any]) -> None:
 
 
 def _members(kind: Any) -> Sequence[Any]:
-    """The types of a union, each by itself; none of what is no type."""
+    """The types of a union, each by itself; none for the name of a schema."""
     if kind is None or isinstance(kind, str):
         return ()
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _key(kind: Any) -> str:
-    return repr(kind)
-
-
 def _schema(kind: Any, by_type: dict[str, Any]) -> dict[str, Any]:
     if isinstance(kind, str):
         return ref(kind)
-    found = [by_type[_key(member)] for member in _members(kind)]
-    return found[0] if len(found) == 1 else {"anyOf": found}
+    schemas = [by_type[repr(member)] for member in _members(kind)]
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _operation(route: ApiRoute, path: str, by_type: dict[str, Any]) -> dict[str, Any]:
     spec = route.spec
     operation: dict[str, Any] = {
         "operationId": getattr(route.handler, "__name__", path),
-        "summary": spec.summary or _first_line(route),
+        "summary": str((route.handler.__doc__ or "").strip().splitlines()[0]),
         "tags": [route.tag],
-        "parameters": [*_path_parameters(path), *map(_query_parameter, spec.query)],
+        "parameters": list(_parameters(path, spec.query)),
         "responses": _responses(route, by_type),
-        "security": [] if spec.is_public else [{"key": []}],
+        "security": [] if spec.access == "public" else [{"key": []}],
     }
     if spec.body is not None:
         schema = {"schema": _schema(spec.body, by_type)}
@@ -130,19 +125,11 @@ def _operation(route: ApiRoute, path: str, by_type: dict[str, Any]) -> dict[str,
     return operation
 
 
-def _first_line(route: ApiRoute) -> str:
-    return str((route.handler.__doc__ or "").strip().splitlines()[0])
-
-
-def _path_parameters(path: str) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _PARAMETER.findall(path)
-    ]
-
-
-def _query_parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
+def _parameters(path: str, query: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for name in _PARAMETER.findall(path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    for name in query:
+        yield {"name": name, "in": "query", "required": False, "schema": {"type": "string"}}
 
 
 def _responses(route: ApiRoute, by_type: dict[str, Any]) -> dict[str, Any]:
@@ -158,10 +145,10 @@ def _responses(route: ApiRoute, by_type: dict[str, Any]) -> dict[str, Any]:
             "schema": {"type": "object" if spec.content_type == "application/json" else "string"}
         }
     error = {"application/json": {"schema": ref("Error")}}
-    declared = {status: {"description": text, "content": error} for status, text in _DECLARED.items()}
-    good = {"description": "As requested.", "content": content}
+    errors = {status: {"description": text, "content": error} for status, text in _ERRORS.items()}
+    success = {"description": "As requested.", "content": content}
     return {
-        **{str(status): good for status in (spec.status, *spec.other_statuses)},
-        **declared,
+        **{str(status): success for status in (spec.status, *spec.other_statuses)},
+        **errors,
         "default": {"description": "OpenAI's error object.", "content": error},
     }

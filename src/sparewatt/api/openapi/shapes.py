@@ -28,8 +28,13 @@ def _list(items: Schema, **more: object) -> Schema:
     return {"type": "array", "items": items, **more}
 
 
-def _object(properties: dict[str, Schema], *required: str, **more: object) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(required), **more}
+def _object(properties: dict[str, Schema], *required: str) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def _full(**properties: Schema) -> Schema:
+    """An object that has all of its fields."""
+    return _object(properties, *properties)
 
 
 _TOKENS: Schema = _or_null({"type": "integer", "minimum": 1, "maximum": 1 << 24})
@@ -60,29 +65,14 @@ _GENERATING: dict[str, Schema] = {
 }
 
 SHAPES: dict[str, Schema] = {
-    "Error": _object(
-        {
-            "error": _object(
-                {"message": _TEXT, "type": _TEXT, "param": _or_null(_TEXT), "code": _or_null(_TEXT)},
-                "message",
-                "type",
-                "param",
-                "code",
-            )
-        },
-        "error",
-    ),
+    "Error": _full(error=_full(message=_TEXT, type=_TEXT, param=_or_null(_TEXT), code=_or_null(_TEXT))),
     "ChatRequest": _object(
         {
             **_GENERATING,
             "messages": _list(
-                _object(
-                    {
-                        "role": {"enum": ["developer", "system", "user", "assistant", "tool"]},
-                        "content": {"anyOf": [_TEXT, _list(ref("ContentPart"), minItems=1), {"type": "null"}]},
-                    },
-                    "role",
-                    "content",
+                _full(
+                    role={"enum": ["developer", "system", "user", "assistant", "tool"]},
+                    content={"anyOf": [_TEXT, _list(ref("ContentPart"), minItems=1), {"type": "null"}]},
                 ),
                 minItems=1,
             ),
@@ -100,8 +90,8 @@ SHAPES: dict[str, Schema] = {
     ),
     "ContentPart": {
         "anyOf": [
-            _object({"type": {"const": "text"}, "text": _TEXT}, "type", "text"),
-            _object({"type": {"const": "image_url"}, "image_url": _object({"url": _TEXT}, "url")}, "type", "image_url"),
+            _full(type={"const": "text"}, text=_TEXT),
+            _full(type={"const": "image_url"}, image_url=_full(url=_TEXT)),
         ]
     },
     "CompletionRequest": _object(

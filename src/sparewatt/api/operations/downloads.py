@@ -11,7 +11,7 @@ import shlex
 
 from aiohttp import web
 
-from sparewatt.api.endpoint import get
+from sparewatt.api.endpoint import endpoint
 from sparewatt.api.nodes.join_line import line_of
 from sparewatt.api.operations.own_wheel import Wheel, pack_own_wheel
 from sparewatt.core.errors import NotFound
@@ -35,11 +35,12 @@ class Downloads:
         """Raises NotFound if there is none."""
         wheel = await asyncio.shield(self.pack())
         if wheel is None:
-            raise NotFound("This gateway was not installed as a package, so it has no wheel to hand out.")
+            raise NotFound("This gateway was not installed as a package, so it has no wheel to serve.")
         return wheel
 
-    async def wheel_info(self) -> WheelInfo:
-        """Raises NotFound if there is no wheel."""
+    @endpoint("GET /dl", access="public")
+    async def show_wheel(self, _: web.Request) -> WheelInfo:
+        """Show what this gateway hands out: its own wheel."""
         wheel = await self.wheel()
         return WheelInfo(
             version=wheel.version,
@@ -49,6 +50,18 @@ class Downloads:
             bytes=len(wheel.data),
             install=self._install_line(wheel),
         )
+
+    @endpoint("GET /dl/{name}", access="public", content_type="application/octet-stream")
+    async def download(self, request: web.Request) -> web.Response:
+        """Download a file that this gateway hands out."""
+        wheel = await self.wheel()
+        if request.match_info["name"] != wheel.name:
+            raise NotFound(f"This gateway serves /dl/{wheel.name} alone.")
+        etag = f'"{wheel.sha256}"'
+        headers = {"etag": etag, "cache-control": "no-cache", "x-sparewatt-sha256": wheel.sha256}
+        if request.headers.get("if-none-match") == etag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=wheel.data, content_type="application/octet-stream", headers=headers)
 
     async def join_line(self, token: str) -> str | None:
         """The shell command that installs the program and joins this network. None if there is no wheel to install."""
@@ -64,25 +77,3 @@ class Downloads:
     def _install_line(self, wheel: Wheel) -> str:
         """With the hash in the address, which pip verifies."""
         return f"pip install {shlex.quote(f'sparewatt[node] @ {self._url_of(wheel)}')}"
-
-
-class DownloadEndpoints:
-    def __init__(self, *, downloads: Downloads) -> None:
-        self._downloads = downloads
-
-    @get("/dl", is_public=True)
-    async def show_wheel(self, _: web.Request) -> WheelInfo:
-        """Show what this gateway hands out: its own wheel."""
-        return await self._downloads.wheel_info()
-
-    @get("/dl/{name}", is_public=True, content_type="application/octet-stream")
-    async def download(self, request: web.Request) -> web.Response:
-        """Download a file that this gateway hands out."""
-        wheel = await self._downloads.wheel()
-        if request.match_info["name"] != wheel.name:
-            raise NotFound(f"This gateway hands out /dl/{wheel.name} alone.")
-        etag = f'"{wheel.sha256}"'
-        headers = {"etag": etag, "cache-control": "no-cache", "x-sparewatt-sha256": wheel.sha256}
-        if request.headers.get("if-none-match") == etag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=wheel.data, content_type="application/octet-stream", headers=headers)

@@ -1,4 +1,4 @@
-"""Packs the installed program as a wheel, so that a gateway hands out exactly the code that it runs.
+"""Packs the installed program as a wheel, so that a gateway serves exactly the code that it runs.
 
 Packing needs no network, compiler or build tool, and an editable checkout works as well as an installed wheel. It is
 reproducible: the same files give the same bytes, so that gateways of one release serve one hash.
@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from sparewatt.core.limits import OWN_WHEEL_BYTES_MAX
+from sparewatt.core.limits import MIB
 
 PACKAGE = "sparewatt"
+OWN_WHEEL_BYTES_MAX = 16 * MIB
+"""What a gateway keeps in memory to serve as its own package; it is under one MiB."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest date of the zip format. Dates of files differ between machines, and would change the hash."""
 _WHEEL = "Wheel-Version: 1.0\nGenerator: sparewatt\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from aiohttp import web
 
-from sparewatt.api.endpoint import delete, get, post
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import endpoint
+from sparewatt.api.query import choice
 from sparewatt.api.responses.streaming import EventStream, send_log
 from sparewatt.cluster.peer_client import PeerClient
 from sparewatt.cluster.peer_server import PeerHandler
 from sparewatt.cluster.questions import CANCEL, CancelReply, CancelRequest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import KeyId
-from sparewatt.core.limits import RESPONSE_CANCEL_S
-from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.middleware import context_of
+from sparewatt.edge.bodies import whole_number
 from sparewatt.inference.responses.registry import LiveResponse, ResponseRegistry
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, response_not_found
 from sparewatt.protocol.api.responses import ResponseDeletion, ResponseItemList, ResponseObject
@@ -28,33 +29,38 @@ from sparewatt.protocol.responses.request import Json
 from sparewatt.protocol.responses.response_object import FINAL
 
 _ID = re.compile(r"resp_[0-9a-z]{1,60}")
-_LOOK_AGAIN_S = 0.2
+_EVENT_NUMBER = re.compile(r"-1|[0-9]{1,9}")
+RESPONSE_CANCEL_S = 5.0
+"""How long a request to cancel waits for the gateway that writes the response, which polls the store once a second."""
+POLL_S = 0.2
 """How often the store is polled for a response that another process or gateway writes."""
-_NUMBER_MAX = 1 << 31
 
 
+@dataclass(slots=True, kw_only=True)
 class StoredResponseEndpoints:
-    def __init__(
-        self, *, auth: Authenticator, shelves: ShelfFactory, registry: ResponseRegistry, peers: PeerClient
-    ) -> None:
-        self._auth = auth
-        self._shelves = shelves
-        self._registry = registry
-        self._peers = peers
+    shelves: ShelfFactory
+    registry: ResponseRegistry
+    peers: PeerClient
 
-    @get("/v1/responses/{response_id}", reply=ResponseObject, query=("stream", "starting_after"), streams=True)
-    async def show_response(self, request: web.Request) -> Json | web.StreamResponse:
+    @endpoint(
+        "GET /v1/responses/{response_id}",
+        access="inference",
+        reply=ResponseObject,
+        query=("stream", "starting_after"),
+        streams=True,
+    )
+    async def show_response(self, request: web.Request, principal: Principal) -> Json | web.StreamResponse:
         """Show a stored response, by its id."""
-        shelf, response_id = await self._authenticate(request)
+        shelf, response_id = self._find_shelf(request, principal)
         if request.query.get("stream") == "true":
             return await self._replay(request, shelf, response_id)
         live = self._find_stored(shelf, response_id)
         return live.response if live is not None else (await shelf.find(response_id)).response
 
-    @delete("/v1/responses/{response_id}")
-    async def delete_response(self, request: web.Request) -> ResponseDeletion:
+    @endpoint("DELETE /v1/responses/{response_id}", access="inference")
+    async def delete_response(self, request: web.Request, principal: Principal) -> ResponseDeletion:
         """Delete a stored response; one that is being written stops."""
-        shelf, response_id = await self._authenticate(request)
+        shelf, response_id = self._find_shelf(request, principal)
         live = self._find_stored(shelf, response_id)
         if not await shelf.delete(response_id):
             raise response_not_found(response_id)
@@ -62,35 +68,31 @@ class StoredResponseEndpoints:
             live.cancel()
         return ResponseDeletion(id=response_id)
 
-    @get("/v1/responses/{response_id}/input_items", query=("limit", "order", "after"))
-    async def list_input_items(self, request: web.Request) -> ResponseItemList:
+    @endpoint("GET /v1/responses/{response_id}/input_items", access="inference", query=("limit", "order", "after"))
+    async def list_input_items(self, request: web.Request, principal: Principal) -> ResponseItemList:
         """List what a stored response was made from, in pages."""
-        shelf, response_id = await self._authenticate(request)
-        order = request.query.get("order", "desc")
-        if order not in ("asc", "desc"):
-            raise InvalidField("The order is asc or desc.", param="order")
-        limit = _number(request, "limit", default=PAGE_ITEMS, low=1, high=PAGE_ITEMS_MAX)
+        shelf, response_id = self._find_shelf(request, principal)
+        order: Literal["asc", "desc"] = choice(request, "order", ("desc", "asc"))
+        limit = whole_number(request, "limit", default=PAGE_ITEMS, most=PAGE_ITEMS_MAX)
         stored = await shelf.find(response_id)
-        after = request.query.get("after")
-        items = page(stored.items, order="asc" if order == "asc" else "desc", limit=limit, after=after)
-        return ResponseItemList(**items)
+        return ResponseItemList(**page(stored.items, order=order, limit=limit, after=request.query.get("after")))
 
-    @post("/v1/responses/{response_id}/cancel", reply=ResponseObject)
-    async def cancel_response(self, request: web.Request) -> Json:
+    @endpoint("POST /v1/responses/{response_id}/cancel", access="inference", reply=ResponseObject)
+    async def cancel_response(self, request: web.Request, principal: Principal) -> Json:
         """Stop a response that is being written.
 
         It need not be stored. One that is over is shown as it is: cancelling twice does no harm.
         """
-        shelf, response_id = await self._authenticate(request)
+        shelf, response_id = self._find_shelf(request, principal)
         response = await self._cancel_here(response_id, shelf.key_id)
         if response is not None:
             return response
-        for reply in await self._peers.ask_all(CANCEL, CancelRequest(response_id, shelf.key_id)):
+        for reply in await self.peers.ask_all(CANCEL, CancelRequest(response_id, shelf.key_id)):
             if reply.response is not None:
                 return reply.response
         return await _cancel_by_store(shelf, response_id)
 
-    # what other processes ask
+    # for the other processes of this gateway
 
     def handlers(self) -> list[PeerHandler[Any, Any]]:
         return [PeerHandler(CANCEL, self.answer_cancel)]
@@ -98,12 +100,11 @@ class StoredResponseEndpoints:
     async def answer_cancel(self, question: CancelRequest) -> CancelReply:
         return CancelReply(await self._cancel_here(question.response_id, KeyId(question.key_id)))
 
-    # inside
+    # what the endpoints share
 
-    async def _authenticate(self, request: web.Request) -> tuple[Shelf, str]:
+    def _find_shelf(self, request: web.Request, principal: Principal) -> tuple[Shelf, str]:
         """The shelf of the API key, and the id in the path. A session has no shelf. Raises ResponseNotFound."""
-        principal = await self._auth.authenticate(context_of(request), "inference")
-        shelf = self._shelves.shelf_for(principal, request.headers.get("authorization"))
+        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
         response_id = request.match_info["response_id"]
         if shelf is None or not _ID.fullmatch(response_id):
             raise response_not_found(response_id)
@@ -111,12 +112,12 @@ class StoredResponseEndpoints:
 
     def _find_stored(self, shelf: Shelf, response_id: str) -> LiveResponse | None:
         """One that is being written here; what is not stored is not shown."""
-        live = self._registry.find(response_id, key_id=shelf.key_id)
+        live = self.registry.find(response_id, key_id=shelf.key_id)
         return live if live is not None and live.is_stored else None
 
     async def _cancel_here(self, response_id: str, key_id: KeyId) -> Json | None:
-        """The response as it stands then; None if this process does not write it."""
-        live = self._registry.find(response_id, key_id=key_id)
+        """The response as far as it is written then; None if this process does not write it."""
+        live = self.registry.find(response_id, key_id=key_id)
         if live is None:
             return None
         live.cancel()
@@ -127,43 +128,37 @@ class StoredResponseEndpoints:
 
     async def _replay(self, request: web.Request, shelf: Shelf, response_id: str) -> web.StreamResponse:
         """As a stream: live if its events are here, else once it is over, in larger pieces."""
-        after = _number(request, "starting_after", default=-1, low=-1, high=_NUMBER_MAX)
+        after = _starting_after(request)
         live = self._find_stored(shelf, response_id)
         if live is not None and live.log is not None:
             return await send_log(request, live.log, {}, after=after)
         response = (await shelf.find(response_id)).response
-        stream = EventStream(request)
-        async with stream.opened({}):
+        stream = EventStream(request, {})
+        async with stream.opened():
             while response["status"] not in FINAL:
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(POLL_S)
                 response = (await shelf.find(response_id)).response
             await stream.send([*map(as_sse, replay(response, after=after)), DONE])
         return stream.response
 
 
 async def _cancel_by_store(shelf: Shelf, response_id: str) -> Json:
-    """Another gateway may be writing it: that one looks for notes in the store once a second."""
+    """For a response that another gateway writes: it polls the store for requests to cancel once a second."""
     stored = await shelf.find(response_id)
     if stored.is_over:
         return stored.response
     await shelf.ask_to_cancel(response_id)
-    for _ in range(int(RESPONSE_CANCEL_S / _LOOK_AGAIN_S)):
-        await asyncio.sleep(_LOOK_AGAIN_S)
+    for _ in range(int(RESPONSE_CANCEL_S / POLL_S)):
+        await asyncio.sleep(POLL_S)
         stored = await shelf.find(response_id)
         if stored.is_over:
             break
     return stored.response
 
 
-def _number(request: web.Request, name: str, *, default: int, low: int, high: int) -> int:
-    """From the query string. Raises InvalidField."""
-    text = request.query.get(name)
-    if text is None:
-        return default
-    try:
-        number = int(text) if len(text) < 12 else high + 1
-    except ValueError:
-        number = low - 1
-    if not low <= number <= high:
-        raise InvalidField(f"'{name}' is a number from {low} to {high:,}.", param=name)
-    return number
+def _starting_after(request: web.Request) -> int:
+    """The number of the last event that the client has; -1 if it has none. Raises InvalidField."""
+    text = request.query.get("starting_after", "-1")
+    if not _EVENT_NUMBER.fullmatch(text):
+        raise InvalidField("'starting_after' is a number of an event, or -1 for all of them.", param="starting_after")
+    return int(text)

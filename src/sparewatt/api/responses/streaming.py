@@ -1,6 +1,6 @@
 """Server-sent events to one client. The stream is opened late, so that an early error can still be an HTTP error.
 
-If nothing was sent for a while, a comment is sent as a keep-alive.
+If nothing was sent for `KEEP_ALIVE_S`, the stream gets an SSE comment as a keep-alive.
 """
 
 from __future__ import annotations
@@ -8,53 +8,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from aiohttp import web
 
 from sparewatt.core.errors import InternalError, SparewattError
 from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
 from sparewatt.core.log import Logger
+from sparewatt.edge.exchange import STREAM_HEADERS
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.protocol.responses.events import ResponseEventWriter, as_sse
 
 _log = Logger("sparewatt.gateway")
-_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 class EventStream:
-    def __init__(self, request: web.Request) -> None:
+    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(headers={**headers, **STREAM_HEADERS})
         self._request = request
-        self._response: web.StreamResponse | None = None
-        self._wrote_s = 0.0
-
-    @property
-    def response(self) -> web.StreamResponse:
-        if self._response is None:
-            raise RuntimeError("the stream was not opened")
-        return self._response
-
-    async def is_overdue(self, beginning: Awaitable[None]) -> bool:
-        """Wait for the beginning of the answer; True if it takes so long that the stream should be opened before."""
-        try:
-            async with asyncio.timeout(KEEP_ALIVE_S):
-                await beginning
-        except TimeoutError:
-            return True
-        return False
+        self._wrote_s = monotonic()
 
     @asynccontextmanager
-    async def opened(self, headers: Mapping[str, str]) -> AsyncIterator[None]:
+    async def opened(self) -> AsyncIterator[None]:
         """Open while the block runs. A client that left, or does not read, is disconnected."""
-        self._response = web.StreamResponse(headers={**headers, **_HEADERS})
-        await self._response.prepare(self._request)
-        self._wrote_s = self._now_s()
+        await self.response.prepare(self._request)
         keep_alive = asyncio.get_running_loop().create_task(self._keep_alive())
         try:
             async with self._errors_as_events():
                 yield
             async with asyncio.timeout(CLIENT_WRITE_S):
-                await self._response.write_eof()
+                await self.response.write_eof()
         except (TimeoutError, ConnectionError):
             if self._request.transport is not None:
                 self._request.transport.abort()
@@ -63,7 +47,7 @@ class EventStream:
 
     @asynccontextmanager
     async def _errors_as_events(self) -> AsyncIterator[None]:
-        """An exception becomes the last event: a stream that has begun must not end without a word."""
+        """An exception becomes the last event: a stream that has begun must not end without saying why."""
         try:
             yield
         except (TimeoutError, ConnectionError):
@@ -75,7 +59,7 @@ class EventStream:
             await self._send_error(InternalError("Something broke here. What came before is incomplete."))
 
     async def send(self, events: list[bytes]) -> None:
-        self._wrote_s = self._now_s()
+        self._wrote_s = monotonic()
         async with asyncio.timeout(CLIENT_WRITE_S):
             await self.response.write(b"".join(events))
 
@@ -84,24 +68,30 @@ class EventStream:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(max(0.1, KEEP_ALIVE_S - (self._now_s() - self._wrote_s)))
-            if self._now_s() - self._wrote_s >= KEEP_ALIVE_S:
+            await asyncio.sleep(max(0.1, KEEP_ALIVE_S - (monotonic() - self._wrote_s)))
+            if monotonic() - self._wrote_s >= KEEP_ALIVE_S:
                 try:
                     await self.send([KEEP_ALIVE])
                 except (TimeoutError, ConnectionError):
                     return  # the next event fails likewise, and ends the stream
 
-    @staticmethod
-    def _now_s() -> float:
-        return asyncio.get_running_loop().time()
+
+async def is_overdue(beginning: Awaitable[None]) -> bool:
+    """Wait for the beginning of the answer; True if it takes so long that the stream should be opened before."""
+    try:
+        async with asyncio.timeout(KEEP_ALIVE_S):
+            await beginning
+    except TimeoutError:
+        return True
+    return False
 
 
 async def send_log(
     request: web.Request, log: EventLog, headers: Mapping[str, str], *, after: int = -1
 ) -> web.StreamResponse:
     """Stream the events that are there, and those that come. If this client leaves, the response is still written."""
-    stream = EventStream(request)
-    async with stream.opened(headers):
+    stream = EventStream(request, headers)
+    async with stream.opened():
         async for event in log.follow(after=after):
             await stream.send([event])
     return stream.response

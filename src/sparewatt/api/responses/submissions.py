@@ -1,29 +1,40 @@
-"""What a request to `/v1/responses` and the requests of other endpoints have in common on their way to a model.
+"""What the endpoints of `/v1/responses` have in common on the way to a model and back.
 
-Authentication → options of the headers → body → `Idempotency-Key` → `Submission`. `edge/exchange.py` does the same for
-the endpoints that are served without aiohttp.
+Options of the headers → body → `Idempotency-Key` → conversation → chat → `Submission` → headers of the reply.
+`edge/exchange.py` does the same for the endpoints that are served without aiohttp.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import RequestLimiter
+from sparewatt.api.inference.chat import read_chat
+from sparewatt.core.errors import InvalidField
+from sparewatt.core.ids import new_id
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
-from sparewatt.edge.auth import Authenticator
+from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
 from sparewatt.edge.replies import refusal_reply
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
-from sparewatt.inference.responses.shelf import Shelf, ShelfFactory
-from sparewatt.inference.service import InferenceService, RequestOptions, Submission, buffered_submission
-from sparewatt.protocol.responses.request import ParsedResponsesRequest, parse_request
+from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, previous_response_gone, require_shelf
+from sparewatt.inference.service import InferenceService, RequestOptions
+from sparewatt.inference.submission import Submission, buffered_submission
+from sparewatt.protocol.responses.chat_request import to_chat
+from sparewatt.protocol.responses.compaction import expanded_items
+from sparewatt.protocol.responses.input_items import NewId
+from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.tools import ToolSelection
 
 
 class ResponseCaller(NamedTuple):
@@ -39,23 +50,26 @@ class ResponseCaller(NamedTuple):
 Produce = Callable[[ResponseCaller, ParsedResponsesRequest], Awaitable[web.StreamResponse]]
 
 
+@dataclass(slots=True, kw_only=True)
 class ResponseSubmissions:
-    def __init__(
-        self, *, service: InferenceService, auth: Authenticator, idempotency: Idempotency, shelves: ShelfFactory
-    ) -> None:
-        self._service = service
-        self._auth = auth
-        self._idempotency = idempotency
-        self._shelves = shelves
+    service: InferenceService
+    limiter: RequestLimiter
+    idempotency: Idempotency
+    shelves: ShelfFactory
 
-    async def answer(self, request: web.Request, produce: Produce) -> web.StreamResponse:
-        """Let a request in, read it, and produce its answer; for each Idempotency-Key only once."""
-        caller = await self._identify(request)
+    async def answer(self, request: web.Request, principal: Principal, produce: Produce) -> web.StreamResponse:
+        """Read the request of an identified client and produce its answer; for each Idempotency-Key only once.
+
+        The rate limit is charged when the prompt's size is known.
+        """
+        options = self.service.options(principal, request.headers)
+        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
+        caller = ResponseCaller(request, principal, options, shelf)
         body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
         key = key_of(request.headers)
         if key is None:
             return await produce(caller, parse_request(body))
-        answer = await self._idempotency.once(
+        answer = await self.idempotency.once(
             self._repetition(caller, key, body), lambda: produce(caller, parse_request(body)), outcome=_outcome_of
         )
         if isinstance(answer, CachedAnswer):
@@ -66,27 +80,48 @@ class ResponseSubmissions:
         """A submission that was begun; when the context ends, it is cancelled unless it is over."""
         context = context_of(caller.request)
         return buffered_submission(
-            self._service,
+            self.service,
             caller.principal,
             caller.options,
             call,
-            charge=lambda tokens: self._auth.charge(context, tokens=tokens),
+            charge=lambda tokens: self.limiter.charge(context, tokens=tokens),
         )
-
-    async def _identify(self, request: web.Request) -> ResponseCaller:
-        """By the head alone. The rate limit is charged when the prompt's size is known."""
-        principal = await self._auth.identify(context_of(request))
-        options = self._service.options(principal, request.headers)
-        shelf = self._shelves.shelf_for(principal, request.headers.get("authorization"))
-        return ResponseCaller(request, principal, options, shelf)
 
     def _repetition(self, caller: ResponseCaller, key: str, body: bytes) -> Repetition:
         context, options = context_of(caller.request), caller.options
         return Repetition(
             (str(caller.principal.key_id), key),
-            self._idempotency.digest(context.path, body, options.route or "", options.ranking.name),
-            on_repeat=lambda: self._auth.charge(context),
+            self.idempotency.digest(context.path, body, options.route or "", options.ranking.name),
+            on_repeat=lambda: self.limiter.charge(context),
         )
+
+
+def id_maker(rng: Rng) -> NewId:
+    return lambda prefix: new_id(prefix, rng=rng, n_bytes=20)
+
+
+async def conversation_of(parsed: ParsedResponsesRequest, items: list[Json], shelf: Shelf | None) -> list[Json]:
+    """Items of previous responses and these, compactions opened. Raises PreviousResponseNotFound or InvalidField."""
+    previous, history = parsed.request.previous_response_id, []
+    if previous is not None:
+        if shelf is None:
+            raise previous_response_gone(previous)
+        history = await shelf.history(previous)
+
+    def open_sealed(sealed: str) -> list[Json]:
+        return require_shelf(shelf, param="input").open_items(sealed)
+
+    conversation = expanded_items([*history, *items], open_sealed)
+    if not conversation and not parsed.request.instructions:
+        raise InvalidField("There is nothing to answer: send 'input'.", param="input")
+    return conversation
+
+
+def chat_call(parsed: ParsedResponsesRequest, messages: list[Json], tools: ToolSelection) -> ModelCall:
+    """As if the client had sent a chat."""
+    body = to_chat(parsed, messages, tools)
+    call = read_chat(msgspec.json.encode(body))
+    return msgspec.structs.replace(call, ignored=(*call.ignored, *parsed.ignored, *tools.ignored))
 
 
 def refusal_of(submission: Submission[BufferedSink]) -> web.Response | None:

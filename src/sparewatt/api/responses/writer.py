@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import JobFailed, StoreUnavailable
@@ -20,67 +21,59 @@ from sparewatt.protocol.responses.translator import ResponseTranslator
 Send = Callable[[list[bytes]], Awaitable[None]]
 
 
+@dataclass(slots=True, kw_only=True)
 class ResponseWriter:
     """Implements LiveResponse."""
 
-    def __init__(
-        self,
-        submission: Submission[BufferedSink],
-        translator: ResponseTranslator,
-        *,
-        key_id: KeyId,
-        shelf: Shelf | None,
-        clock: Clock,
-    ) -> None:
-        """`shelf`: where it is stored; None if it is not."""
-        self.submission = submission
-        self.key_id = key_id
-        self.has_begun = False
-        """Whether the client knows of it. One that has not begun is dropped without a trace."""
-        self.over = asyncio.Event()
-        self.log: EventLog | None = None
-        self._translator = translator
-        self._shelf = shelf
-        self._clock = clock
-        self._is_cancelled = False
+    submission: Submission[BufferedSink]
+    translator: ResponseTranslator
+    key_id: KeyId
+    shelf: Shelf | None
+    """Where it is stored; None if it is not."""
+    clock: Clock
+    has_begun: bool = False
+    """Whether the client knows of it. One that has not begun is dropped without a trace."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    log: EventLog | None = None
+    _is_cancelled: bool = False
 
     @property
     def response(self) -> Json:
-        return self._translator.response
+        return self.translator.response
 
     @property
     def is_stored(self) -> bool:
-        return self._shelf is not None
+        return self.shelf is not None
 
     def cancel(self) -> None:
-        """What was written so far is kept."""
+        """What was written so far is stored."""
         if not self.over.is_set():
             self._is_cancelled = True
             self.submission.cancel()
             self.submission.sink.finish()
 
     async def begin(self, send: Send) -> None:
-        await send([as_sse(event) for event in self._translator.begin()])
+        await send([as_sse(event) for event in self.translator.begin()])
 
     async def stream(self, send: Send) -> None:
         """Translate chunk by chunk, to the end."""
         reader, sink = ChunkReader(), self.submission.sink
         while (data := await sink.take()) is not None:
-            events = [as_sse(event) for chunk in reader.feed(data) for event in self._translator.feed(chunk)]
+            events = [as_sse(event) for chunk in reader.feed(data) for event in self.translator.feed(chunk)]
             if events:
                 await send(events)
             self.submission.consumed(len(data))
         events = [as_sse(event) for event in await self._finish()]
-        await send(events if self._translator.failure is not None else [*events, DONE])
+        await send(events if self.translator.failure is not None else [*events, DONE])
 
     async def whole(self) -> Json:
         """Translate a reply in one piece. Raises JobFailed if it cannot be read."""
         chunk = read_chunk(await self.submission.sink.take_all())
         if chunk is not None:
-            for _ in self._translator.feed(chunk):
+            for _ in self.translator.feed(chunk):
                 """Events are for streams."""
         elif not self._is_cancelled:
-            raise JobFailed("The node's answer was not understood.")
+            raise JobFailed("The node's answer was not understood: it is no chat completion. Try again.")
         await self._finish()
         return self.response
 
@@ -92,25 +85,25 @@ class ResponseWriter:
 
     async def _finish(self) -> list[Json]:
         """Returns the last events."""
-        translator, error = self._translator, self.submission.sink.error
+        translator, error = self.translator, self.submission.sink.error
         if self._is_cancelled:
             events = translator.cancel()
         elif error is not None:
             events = translator.fail(error)
         else:
-            events = translator.finish(now=int(self._clock.unix_s()))
+            events = translator.finish(now=int(self.clock.unix_s()))
         await self._store()
         self.over.set()
         return events + translator.final_events()
 
     async def _store(self) -> None:
         """A response that could not be stored is still an answer: its `store` becomes false."""
-        if self._shelf is None:
+        if self.shelf is None:
             return
         try:
-            is_stored = await self._shelf.finish(self.response)
+            is_stored = await self.shelf.finish(self.response)
         except StoreUnavailable:
             is_stored = False
         if not is_stored:
-            self._shelf = None
-            self._translator.response = self.response | {"store": False}
+            self.shelf = None
+            self.translator.response = self.response | {"store": False}

@@ -1,4 +1,4 @@
-"""The dashboard as it is served: a strict policy, files for ever, pages by their address, a plain page until then."""
+"""The dashboard as it is served: a strict Content-Security-Policy, immutable files, a plain page until it is built."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.api.dashboard.bundle import Bundle
+from sparewatt.api.dashboard.pages import Bundle
 from sparewatt.gateway import routes
 from sparewatt.gateway.routes import make_app
 from tests.unit.gateway.small_gateway import make_services, running
@@ -29,7 +29,7 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "dist"
 
 
-async def test_until_it_is_built_a_plain_page_says_so_and_afterwards_the_dashboard_is_there(dist: Path) -> None:
+async def test_a_plain_page_is_served_until_the_dashboard_is_built(dist: Path) -> None:
     services = make_services(a_table(1))
     async with running(services, make_app(services)) as client:
         plain = await client.get("/")
@@ -56,7 +56,7 @@ async def test_every_page_is_the_same_document_under_a_strict_policy(dist: Path,
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/modelsx", "/v1/nothing", "/assets/../index.html", "/assets/none.js"])
-async def test_what_is_no_page_is_not_there(dist: Path, path: str) -> None:
+async def test_an_unknown_page_or_file_is_404(dist: Path, path: str) -> None:
     build(dist)
     services = make_services()
     async with running(services, make_app(services)) as client:
@@ -72,12 +72,12 @@ async def test_an_unknown_address_is_a_page_to_browsers_and_an_error_to_programs
         assert (page.status, page.content_type) == (404, "text/html")
         assert "<title>one</title>" in await page.text()
         assert "script-src 'self';" in page.headers["content-security-policy"]
-        for told in (await client.get(path), await client.post(path, headers=BROWSER)):
-            assert (told.status, (await told.json())["error"]["code"]) == (404, "not_found")
+        for error in (await client.get(path), await client.post(path, headers=BROWSER)):
+            assert (error.status, (await error.json())["error"]["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/nothing", "/assets/none.js"])
-async def test_what_is_no_page_is_an_error_to_browsers_too(dist: Path, path: str) -> None:
+async def test_an_unknown_api_path_or_file_is_an_error_object_to_browsers_too(dist: Path, path: str) -> None:
     build(dist)
     services = make_services()
     async with running(services, make_app(services)) as client:
@@ -85,7 +85,7 @@ async def test_what_is_no_page_is_an_error_to_browsers_too(dist: Path, path: str
         assert (reply.status, (await reply.json())["error"]["code"]) == (404, "not_found")
 
 
-async def test_a_client_that_forgot_v1_is_told_so_instead_of_shown_a_page(dist: Path) -> None:
+async def test_a_client_that_left_v1_out_gets_an_error_that_says_so(dist: Path) -> None:
     build(dist)
     services = make_services()
     async with running(services, make_app(services)) as client:
@@ -94,7 +94,7 @@ async def test_a_client_that_forgot_v1_is_told_so_instead_of_shown_a_page(dist: 
         assert "/v1" in (await reply.json())["error"]["message"]
 
 
-async def test_files_are_kept_for_ever_and_zipped_for_who_takes_it(dist: Path) -> None:
+async def test_files_are_immutable_and_gzipped_for_clients_that_accept_it(dist: Path) -> None:
     build(dist)
     services = make_services()
     async with running(services, make_app(services)) as client:

@@ -1,4 +1,4 @@
-"""The chat route when there is no room: who waits, what the client is told, and that leaving frees the place."""
+"""Chats when all nodes are busy: which requests wait, their queue headers and errors, and priorities."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CHAT = "/v1/chat/completions"
 PLACES = 1 + NODE_AHEAD_PER_SLOT
 
 
-class Full:
-    """A gateway with one node of one slot, whose places are all taken."""
+class FullGateway:
+    """A gateway with one node of one slot, which has all the jobs that it may have."""
 
     def __init__(self) -> None:
         self.services: Services = make_services()
@@ -49,8 +49,8 @@ class Full:
 
 
 @asynccontextmanager
-async def full_gateway() -> AsyncIterator[tuple[Full, Client]]:
-    full = Full()
+async def full_gateway() -> AsyncIterator[tuple[FullGateway, Client]]:
+    full = FullGateway()
     async with running(full.services) as client:
         yield full, client
 
@@ -71,33 +71,33 @@ async def error_of(reply: ClientResponse) -> dict[str, Any]:
     return error
 
 
-async def test_a_job_without_a_place_waits_and_is_answered_when_there_is_one() -> None:
+async def test_a_job_without_a_free_slot_waits_and_is_answered_when_there_is_one() -> None:
     async with full_gateway() as (full, client):
-        asking = post(client)
+        pending = post(client)
         await until(lambda: full.waiting)
         assert full.services.dispatcher.running == 0
         full.clock.advance(2.5)
         full.node.answer_when_asked(COMPLETION)
         full.make_room()
-        reply = await asking
+        reply = await pending
         assert await reply.read() == COMPLETION
     assert reply.headers["x-sparewatt-queued-ms"] == "2500"
     assert reply.headers["x-sparewatt-queue-position"] == "1"
     assert reply.headers["x-sparewatt-node"] == full.node.id
 
 
-async def test_a_stream_that_waited_says_so_too() -> None:
+async def test_a_stream_that_waited_has_the_queue_header_too() -> None:
     async with full_gateway() as (full, client):
-        asking = post(client, body=BODY[:-1] + b',"stream":true}')
+        pending = post(client, body=BODY[:-1] + b',"stream":true}')
         await until(lambda: full.waiting)
         full.node.answer_when_asked(text_event("Hi"), DONE)
         full.make_room()
-        reply = await asking
+        reply = await pending
         assert await reply.read() == text_event("Hi") + DONE
     assert "x-sparewatt-queued-ms" in reply.headers
 
 
-async def test_a_job_that_did_not_wait_says_nothing_of_a_queue() -> None:
+async def test_a_job_that_did_not_wait_has_no_queue_header() -> None:
     async with full_gateway() as (full, client):
         full.make_room()
         full.node.answer_when_asked(COMPLETION)
@@ -108,10 +108,10 @@ async def test_a_job_that_did_not_wait_says_nothing_of_a_queue() -> None:
 
 async def test_a_job_that_waited_too_long_is_503_with_its_position() -> None:
     async with full_gateway() as (full, client):
-        asking = post(client)
+        pending = post(client)
         await until(lambda: full.waiting)
         full.clock.advance(WAITING_S_MAX)
-        reply = await asking
+        reply = await pending
         error = await error_of(reply)
     assert (reply.status, error["code"], error["queue_position"]) == (503, "no_capacity", 1)
     assert reply.headers["x-sparewatt-queue-position"] == "1"
@@ -120,41 +120,41 @@ async def test_a_job_that_waited_too_long_is_503_with_its_position() -> None:
 
 async def test_more_than_a_keys_share_is_429_and_another_key_still_waits() -> None:
     async with full_gateway() as (full, client):
-        asking = [post(client) for _ in range(WAITING_PER_KEY_MAX)]
+        pending = [post(client) for _ in range(WAITING_PER_KEY_MAX)]
         await until(lambda: full.waiting == WAITING_PER_KEY_MAX)
         reply = await post(client)
         error = await error_of(reply)
-        asking.append(post(client, key=OTHER))
+        pending.append(post(client, key=OTHER))
         await until(lambda: full.waiting == WAITING_PER_KEY_MAX + 1)
         full.services.admission.close()
-        await asyncio.gather(*asking)
+        await asyncio.gather(*pending)
     assert (reply.status, error["type"], error["code"]) == (429, "rate_limit_error", "queue_full")
     assert int(reply.headers["retry-after"]) >= 1
     assert reply.headers["x-sparewatt-queue-position"] == str(WAITING_PER_KEY_MAX + 1)
 
 
-async def test_a_client_that_leaves_the_line_frees_its_place_at_once() -> None:
+async def test_a_client_that_leaves_the_queue_frees_its_place_at_once() -> None:
     async with full_gateway() as (full, client):
-        asking = post(client)
+        pending = post(client)
         await until(lambda: full.waiting)
-        asking.cancel()
+        pending.cancel()
         await until(lambda: not full.waiting)
         full.make_room()
         assert full.services.dispatcher.running == 0
 
 
-async def test_a_stopping_gateway_sends_away_who_waits() -> None:
+async def test_a_stopping_gateway_refuses_waiting_requests() -> None:
     async with full_gateway() as (full, client):
-        asking = post(client)
+        pending = post(client)
         await until(lambda: full.waiting)
         await _drain(full.services)
-        reply = await asking
+        reply = await pending
         error = await error_of(reply)
     assert (reply.status, error["code"]) == (503, "shutting_down")
     assert "retry-after" in reply.headers
 
 
-async def test_what_no_node_could_ever_take_does_not_wait() -> None:
+async def test_a_request_that_no_node_could_ever_take_does_not_wait() -> None:
     long = BODY.replace(b"Hi", b"word " * 40_000)  # more than 8,192 tokens however one counts
     async with full_gateway() as (full, client):
         reply = await post(client, body=long)
@@ -163,22 +163,22 @@ async def test_what_no_node_could_ever_take_does_not_wait() -> None:
     assert full.waiting == 0
 
 
-async def test_a_node_that_is_still_measured_is_waited_for() -> None:
+async def test_a_request_waits_for_a_node_that_is_being_measured() -> None:
     services = make_services()
     services.table.connect(node_id(1), some_specs(a_model(measured=None)), now_s=NOW_S)
     assert isinstance(services.clock, ManualClock)
     node = ScriptedNode(1, services.clock, services.table)
     services.links.links[node.id] = node.link
     async with running(services) as client:
-        asking = post(client)
+        pending = post(client)
         await until(lambda: services.admission.waiting)
         node.answer_when_asked(COMPLETION)
         services.table.set_specs(node.id, some_specs())
         services.clock.advance(0)
-        assert (await asking).status == 200
+        assert (await pending).status == 200
 
 
-async def test_a_node_that_is_away_is_not_waited_for() -> None:
+async def test_a_request_does_not_wait_for_an_offline_node() -> None:
     services = make_services()
     services.table.remember(node_id(1), some_specs(), last_seen_unix_s=5.0)
     async with running(services) as client:
@@ -202,7 +202,7 @@ async def test_an_unknown_priority_is_400_and_names_the_header() -> None:
     assert (reply.status, error["code"], error["param"]) == (400, "invalid_value", "x-sparewatt-priority")
 
 
-async def test_high_priority_goes_before_those_who_came_first() -> None:
+async def test_high_priority_is_served_before_earlier_requests() -> None:
     async with full_gateway() as (full, client):
         first = post(client)
         await until(lambda: full.waiting == 1)
@@ -212,10 +212,10 @@ async def test_high_priority_goes_before_those_who_came_first() -> None:
         full.make_room()
         assert (await urgent).status == 200
         full.clock.advance(0)
-        assert (await first).status == 200  # in the place that the urgent one gave back
+        assert (await first).status == 200  # in the slot that the urgent request released
 
 
-async def test_what_was_really_used_counts_for_the_tokens_per_minute() -> None:
+async def test_the_rate_limit_is_corrected_to_the_tokens_used() -> None:
     async with full_gateway() as (full, client):
         full.make_room()
         full.node.answer_when_asked(COMPLETION)
@@ -224,7 +224,7 @@ async def test_what_was_really_used_counts_for_the_tokens_per_minute() -> None:
     assert limit - left == 5 + 2  # as the node counted prompt and answer
 
 
-async def test_a_stream_is_corrected_too_and_who_leaves_early_has_used_what_came() -> None:
+async def test_the_rate_limit_counts_what_a_stream_sent_also_if_the_client_left() -> None:
     async with full_gateway() as (full, client):
         full.make_room()
         full.node.answer_when_asked(text_event("Hi"), text_event(" you"), FINISH, USAGE, DONE)
@@ -240,7 +240,7 @@ async def test_a_stream_is_corrected_too_and_who_leaves_early_has_used_what_came
         await until(lambda: 5 + 2 < meter.tokens_per_min - meter.tokens_left < 40)
 
 
-async def test_a_request_that_nobody_could_serve_used_no_tokens() -> None:
+async def test_a_request_that_no_node_could_serve_uses_no_tokens() -> None:
     async with full_gateway() as (_, client):
         reply = await post(client, body=BODY.replace(b"llama-3-8b", b"nobody-has-this"))
     assert reply.status == 404

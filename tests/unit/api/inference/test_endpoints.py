@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from sparewatt.api.inference.echo import Echo
+from sparewatt.api.inference.completions import Echo
 from sparewatt.edge.timeouts import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clocks import ManualClock
@@ -67,10 +67,10 @@ async def test_a_prompt_is_passed_on_as_it_came(prompt: object) -> None:
     assert node.opened[0].path == "/v1/completions"
     sent = json.loads(node.body)
     assert (sent["prompt"], sent["echo"], sent["suffix"], sent["logprobs"]) == (prompt, True, "!", 1)
-    assert sent["max_tokens"] == 16  # OpenAI's default, said aloud: servers have others
+    assert sent["max_tokens"] == 16  # OpenAI's default, sent explicitly: servers have others
 
 
-async def test_an_echo_is_ours_for_texts() -> None:
+async def test_the_gateway_writes_the_echo_of_texts() -> None:
     services = make_services()
     node = node_of(services)
     async with running(services) as client:
@@ -82,7 +82,7 @@ async def test_an_echo_is_ours_for_texts() -> None:
     assert "x-sparewatt-ignored-params" not in headers
 
 
-async def test_what_a_kind_of_server_does_not_do_is_named() -> None:
+async def test_fields_that_a_model_server_ignores_are_named_in_a_header() -> None:
     services = make_services()
     report = a_model(capabilities=EVERYTHING)
     node = node_of(services)
@@ -96,7 +96,7 @@ async def test_what_a_kind_of_server_does_not_do_is_named() -> None:
     assert "x-sparewatt-ignored-params" not in none
 
 
-async def test_the_best_of_fewer_than_are_asked_for_is_refused() -> None:
+async def test_best_of_less_than_n_is_refused() -> None:
     services = make_services()
     node_of(services)
     async with running(services) as client:
@@ -104,7 +104,7 @@ async def test_the_best_of_fewer_than_are_asked_for_is_refused() -> None:
     assert (status, reply["error"]["param"]) == (400, "best_of")
 
 
-def test_every_choice_of_a_stream_gets_its_prompt_once_however_the_bytes_come() -> None:
+def test_every_choice_of_a_stream_gets_its_prompt_once_however_bytes_are_split() -> None:
     def event(index: int, text: str) -> bytes:
         return b'data: {"id":"c1","choices":[{"index":%d,"text":%b}]}\n\n' % (index, json.dumps(text).encode())
 
@@ -112,16 +112,18 @@ def test_every_choice_of_a_stream_gets_its_prompt_once_however_the_bytes_come() 
     for size in (7, 40, len(wire)):
         echo = Echo(["x", "y"], answers=2)
         got = b"".join(echo.feed(wire[at : at + size]) for at in range(0, len(wire), size)) + echo.rest()
-        wanted = event(2, "yc") + event(0, "xa") + b": hm\n\n" + event(2, "d") + event(1, "xb") + event(3, "ye") + DONE
-        assert got.replace(b" ", b"") == wanted.replace(b" ", b"")
+        expected = (
+            event(2, "yc") + event(0, "xa") + b": hm\n\n" + event(2, "d") + event(1, "xb") + event(3, "ye") + DONE
+        )
+        assert got.replace(b" ", b"") == expected.replace(b" ", b"")
 
 
 @pytest.mark.parametrize("odd", [b"{}", b'{"choices":[{"index":[],"text":"a"}]}', b'{"choices":[{"text":7}]}', b"{"])
-def test_an_odd_event_is_passed_on_as_it_is(odd: bytes) -> None:
+def test_a_malformed_event_is_passed_on_unchanged(odd: bytes) -> None:
     assert Echo(["x"], answers=1).feed(b"data: " + odd + b"\n\n") == b"data: " + odd + b"\n\n"
 
 
-async def test_a_text_streams() -> None:
+async def test_a_completion_streams() -> None:
     services = make_services()
     node = node_of(services)
     event = b'data: {"choices":[{"index":0,"text":" on"}]}\n\n'
@@ -146,7 +148,7 @@ async def test_a_text_streams() -> None:
         ({"prompt": "a", "best_of": 1000}, "best_of"),
     ],
 )
-async def test_a_prompt_that_makes_no_sense_is_refused(body: dict[str, object], param: str) -> None:
+async def test_an_invalid_prompt_is_refused(body: dict[str, object], param: str) -> None:
     services = make_services()
     node_of(services)
     async with running(services) as client:
@@ -158,25 +160,25 @@ async def test_a_prompt_that_makes_no_sense_is_refused(body: dict[str, object], 
 
 
 @pytest.mark.parametrize("encoded", [False, True])
-@pytest.mark.parametrize("wanted", ["float", "base64", None])
-async def test_vectors_come_as_they_were_asked_for_whatever_the_server_writes(
-    wanted: str | None, *, encoded: bool
+@pytest.mark.parametrize("encoding", ["float", "base64", None])
+async def test_vectors_have_the_requested_encoding_whatever_the_server_writes(
+    encoding: str | None, *, encoded: bool
 ) -> None:
     services = make_services()
     node = node_of(services)
     async with running(services) as client:
         node.answer_when_asked(vectors_reply(encoded=encoded, order=(1, 0)))
-        status, reply, _ = await ask(client, "/v1/embeddings", input=["a", "b"], encoding_format=wanted, dimensions=2)
+        status, reply, _ = await ask(client, "/v1/embeddings", input=["a", "b"], encoding_format=encoding, dimensions=2)
     assert status == 200
     assert [item["index"] for item in reply["data"]] == [0, 1]
-    found = [item["embedding"] for item in reply["data"]]
-    if wanted == "base64":
-        found = [list(struct.unpack("<2f", base64.b64decode(each))) for each in found]
-    assert found == VECTORS
+    vectors = [item["embedding"] for item in reply["data"]]
+    if encoding == "base64":
+        vectors = [list(struct.unpack("<2f", base64.b64decode(each))) for each in vectors]
+    assert vectors == VECTORS
     assert json.loads(node.body)["dimensions"] == 2
 
 
-async def test_what_holds_no_vectors_is_no_answer() -> None:
+async def test_an_answer_without_vectors_is_an_error() -> None:
     services = make_services()
     node = node_of(services)
     async with running(services) as client:
@@ -195,7 +197,7 @@ async def test_a_chat_is_not_answered_with_vectors() -> None:
 
 
 @pytest.mark.parametrize("given", [None, [], ["a", 1], {"a": 1}])
-async def test_an_input_that_makes_no_sense_is_refused(given: object) -> None:
+async def test_an_invalid_input_is_refused(given: object) -> None:
     services = make_services()
     node_of(services)
     async with running(services) as client:
@@ -206,7 +208,7 @@ async def test_an_input_that_makes_no_sense_is_refused(given: object) -> None:
 # capabilities
 
 PICTURE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
-SAID = [{"role": "user", "content": "hi"}]
+MESSAGES = [{"role": "user", "content": "hi"}]
 FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}
 
 
@@ -215,21 +217,27 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}
     [
         ("/v1/embeddings", {"input": "a"}, "embeddings", "unsupported_parameter", "model"),
         ("/v1/completions", {"prompt": "a"}, "completions", "unsupported_parameter", "model"),
-        ("/v1/chat/completions", {"messages": SAID}, "chat", "unsupported_parameter", "model"),
+        ("/v1/chat/completions", {"messages": MESSAGES}, "chat", "unsupported_parameter", "model"),
         ("/v1/chat/completions", {"messages": PICTURE}, "vision", "unsupported_content", "messages"),
-        ("/v1/chat/completions", {"messages": SAID, "tools": [{}]}, "tools", "unsupported_parameter", "tools"),
-        ("/v1/chat/completions", {"messages": SAID, "logprobs": True}, "logprobs", "unsupported_parameter", "logprobs"),
+        ("/v1/chat/completions", {"messages": MESSAGES, "tools": [{}]}, "tools", "unsupported_parameter", "tools"),
+        (
+            "/v1/chat/completions",
+            {"messages": MESSAGES, "logprobs": True},
+            "logprobs",
+            "unsupported_parameter",
+            "logprobs",
+        ),
         ("/v1/completions", {"prompt": "a", "logprobs": 0}, "logprobs", "unsupported_parameter", "logprobs"),
         (
             "/v1/chat/completions",
-            {"messages": SAID, "response_format": FORMAT},
+            {"messages": MESSAGES, "response_format": FORMAT},
             "json_schema",
             "unsupported_parameter",
             "response_format",
         ),
     ],
 )
-async def test_a_node_that_cannot_is_not_asked(
+async def test_a_node_without_the_capability_gets_no_job(
     path: str, body: dict[str, object], lacking: str, code: str, param: str
 ) -> None:
     services = make_services()
@@ -252,16 +260,16 @@ async def test_a_node_that_cannot_is_not_asked(
         {"messages": [{"role": "user", "name": "file", "content": '{"type": "image_url"}'}]},
     ],
 )
-async def test_what_asks_for_nothing_special_needs_nothing_special(body: dict[str, object]) -> None:
+async def test_empty_options_need_no_capability(body: dict[str, object]) -> None:
     services = make_services()
     node = node_of(services, "chat")
     async with running(services) as client:
         node.answer_when_asked(COMPLETION)
-        status, reply, _ = await ask(client, "/v1/chat/completions", **{"messages": SAID, **body})
+        status, reply, _ = await ask(client, "/v1/chat/completions", **{"messages": MESSAGES, **body})
     assert status == 200, reply
 
 
-async def test_a_part_that_nobody_takes_is_refused_before_anybody_is_asked() -> None:
+async def test_an_unsupported_part_is_refused_before_a_node_is_chosen() -> None:
     services = make_services()
     node_of(services)
     sound = [{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}]}]
@@ -273,7 +281,7 @@ async def test_a_part_that_nobody_takes_is_refused_before_anybody_is_asked() -> 
 # fields
 
 
-async def test_what_no_server_takes_is_left_out_and_named() -> None:
+async def test_unknown_fields_are_left_out_and_named_in_a_header() -> None:
     services = make_services()
     node = node_of(services)
     extra = {
@@ -287,35 +295,35 @@ async def test_what_no_server_takes_is_left_out_and_named() -> None:
     }
     async with running(services) as client:
         node.answer_when_asked(COMPLETION)
-        status, _, headers = await ask(client, "/v1/chat/completions", messages=SAID, **extra)
+        status, _, headers = await ask(client, "/v1/chat/completions", messages=MESSAGES, **extra)
     assert status == 200
-    assert json.loads(node.body) == {"model": MODEL, "messages": SAID, "top_k": 5}
+    assert json.loads(node.body) == {"model": MODEL, "messages": MESSAGES, "top_k": 5}
     assert headers["x-sparewatt-ignored-params"] == "user, audio, n__x"
 
 
-async def test_parameters_that_must_count_are_refused_if_they_cannot() -> None:
+async def test_required_parameters_are_refused_if_they_have_no_effect() -> None:
     services = make_services()
     node = node_of(services)
     must = {"provider": {"require_parameters": True}}
     async with running(services) as client:
-        status, reply, _ = await ask(client, "/v1/chat/completions", messages=SAID, audio={}, **must)
+        status, reply, _ = await ask(client, "/v1/chat/completions", messages=MESSAGES, audio={}, **must)
         assert (status, reply["error"]["param"]) == (400, "audio")
         node.answer_when_asked(COMPLETION)
-        status, _, headers = await ask(client, "/v1/chat/completions", messages=SAID, user="ann", **must)
+        status, _, headers = await ask(client, "/v1/chat/completions", messages=MESSAGES, user="ann", **must)
     assert status == 200
     assert headers["x-sparewatt-ignored-params"] == "user"
 
 
-async def test_parameters_that_must_count_go_only_to_nodes_that_say_they_do() -> None:
+async def test_required_parameters_go_only_to_nodes_that_declare_them() -> None:
     services = make_services()
     services.table.connect(node_id(1), some_specs(), now_s=NOW_S)
     async with running(services) as client:
-        body = {"messages": SAID, "tools": [{}], "provider": {"require_parameters": True}}
+        body = {"messages": MESSAGES, "tools": [{}], "provider": {"require_parameters": True}}
         status, reply, _ = await ask(client, "/v1/chat/completions", **body)
     assert (status, reply["error"]["code"]) == (400, "unsupported_parameter")
 
 
-async def test_a_developer_is_a_system_to_the_node() -> None:
+async def test_the_role_developer_is_sent_as_system() -> None:
     services = make_services()
     node = node_of(services)
     messages = [{"role": "developer", "content": "be short"}, {"role": "user", "content": '"developer"'}]
@@ -327,10 +335,10 @@ async def test_a_developer_is_a_system_to_the_node() -> None:
     assert sent["max_completion_tokens"] == 1
 
 
-# the same request twice
+# idempotency
 
 
-async def test_a_request_that_is_sent_again_is_answered_without_a_node() -> None:
+async def test_a_repeated_request_is_answered_without_a_node() -> None:
     services = make_services()
     node = node_of(services)
     again = bearer() | {"idempotency-key": "one"}
@@ -347,18 +355,18 @@ async def test_a_request_that_is_sent_again_is_answered_without_a_node() -> None
     assert other.status == 422
 
 
-# silence
+# keep-alive
 
 
-async def test_a_silent_stream_shows_that_it_is_alive() -> None:
+async def test_a_silent_stream_gets_keep_alive_comments() -> None:
     services = make_services()
     node = node_of(services)
     async with running(services, timeouts=ClientTimeouts(keep_alive_s=0.01, check_s=0.005)) as client:
         body = BODY[:-1] + b',"stream":true}'
-        asking = asyncio.ensure_future(client.post("/v1/chat/completions", headers=bearer(), data=body))
+        pending = asyncio.ensure_future(client.post("/v1/chat/completions", headers=bearer(), data=body))
         await until(lambda: node.body)
         node.begin(text_event("Hi"))
-        reply = await asking
+        reply = await pending
         read = b""
         while b": keep-alive\n\n" not in read:
             read += await reply.content.readany()

@@ -1,4 +1,4 @@
-"""The document of our own API: every route is in it with what it replies, and what it refers to is there."""
+"""The OpenAPI document: it has every route with its body and reply, and every schema that it refers to."""
 
 from __future__ import annotations
 
@@ -32,37 +32,40 @@ def names_of(routes: Iterable[ApiRoute]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(make_document(ROUTES))
-    return found
+def document() -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(make_document(ROUTES))
+    return decoded
 
 
-def operations_of(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {f"{method.upper()} {path}": each for path, at in told["paths"].items() for method, each in at.items()}
+def operations_of(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"{method.upper()} {path}": each for path, at in document["paths"].items() for method, each in at.items()}
 
 
-async def test_a_gateway_shows_it(told: dict[str, Any]) -> None:
+async def test_a_gateway_serves_the_document(document: dict[str, Any]) -> None:
     async with running(make_services()) as client:
         reply = await client.get("/openapi.json")
         assert reply.status == 200
-        assert await reply.json() == told
+        assert await reply.json() == document
 
 
-def test_without_a_gateway_it_speaks_of_the_same_routes() -> None:
+def test_without_a_gateway_the_document_has_the_same_routes() -> None:
     assert names_of(all_routes()) == names_of(ROUTES)
 
 
-def test_every_route_of_the_router_is_there_and_no_other(told: dict[str, Any]) -> None:
-    assert sorted(operations_of(told)) == names_of(ROUTES)
+def test_the_document_has_every_route_of_the_router_and_no_other(document: dict[str, Any]) -> None:
+    documented = set(operations_of(document))
+    assert sorted(documented) == names_of(ROUTES)
     router = make_app(make_services()).router
     served = {(route.method, route.resource.canonical) for route in router.routes() if route.resource is not None}
-    assert {f"{method} {path}" for method, path in served if method != "HEAD"} == set(operations_of(told))
-    assert {"POST /v1/chat/completions", "POST /v1/embeddings", "GET /v1/models/{model}"} <= set(operations_of(told))
+    assert {f"{method} {path}" for method, path in served if method != "HEAD"} == documented
+    assert {"POST /v1/chat/completions", "POST /v1/embeddings", "GET /v1/models/{model}"} <= set(
+        operations_of(document)
+    )
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=name_of)
-def test_a_route_says_what_it_replies(route: ApiRoute, told: dict[str, Any]) -> None:
-    responses = operations_of(told)[name_of(route)]["responses"]
+def test_every_route_has_the_schema_of_its_reply(route: ApiRoute, document: dict[str, Any]) -> None:
+    responses = operations_of(document)[name_of(route)]["responses"]
     for status in (route.spec.status, *route.spec.other_statuses):
         content = responses[str(status)]["content"]
         is_json = route.reply is not None or route.spec.content_type == "application/json"
@@ -75,36 +78,36 @@ def test_a_route_says_what_it_replies(route: ApiRoute, told: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=name_of)
-def test_a_route_says_what_it_takes(route: ApiRoute, told: dict[str, Any]) -> None:
-    operation = operations_of(told)[name_of(route)]
+def test_every_route_has_its_parameters_and_its_body(route: ApiRoute, document: dict[str, Any]) -> None:
+    operation = operations_of(document)[name_of(route)]
     named = [each["name"] for each in operation["parameters"] if each["in"] == "path"]
     assert named == re.findall(r"\{(\w+)", route.spec.path)
     assert [each["name"] for each in operation["parameters"] if each["in"] == "query"] == list(route.spec.query)
     assert ("requestBody" in operation) is (route.spec.body is not None)
 
 
-def test_every_reference_leads_somewhere(told: dict[str, Any]) -> None:
-    names = {f"#/components/schemas/{name}" for name in told["components"]["schemas"]}
-    assert set(references(told)) <= names
+def test_every_reference_resolves(document: dict[str, Any]) -> None:
+    names = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert set(references(document)) <= names
 
 
-def test_what_is_written_by_hand_is_needed_and_stands_in_for_no_type_of_ours(told: dict[str, Any]) -> None:
-    assert {f"#/components/schemas/{name}" for name in SHAPES} <= set(references(told))
+def test_schemas_by_hand_are_used_and_replace_no_type(document: dict[str, Any]) -> None:
+    assert {f"#/components/schemas/{name}" for name in SHAPES} <= set(references(document))
     declared = {kind for route in ROUTES for kind in (route.reply, route.spec.body) if not isinstance(kind, str)}
     _, types = msgspec.json.schema_components([each for kind in declared for each in get_args(kind) or (kind,)])
     assert types
     assert not set(types) & set(SHAPES)
 
 
-def test_names_of_operations_are_unique_and_all_say_what_they_do(told: dict[str, Any]) -> None:
-    operations = list(operations_of(told).values())
+def test_operation_ids_are_unique_and_every_operation_has_a_summary(document: dict[str, Any]) -> None:
+    operations = list(operations_of(document).values())
     names = [operation["operationId"] for operation in operations]
     assert len(names) == len(set(names))
     assert all(operation["summary"] for operation in operations)
 
 
-def test_what_needs_a_key_says_so(told: dict[str, Any]) -> None:
-    paths = told["paths"]
+def test_a_route_that_needs_a_key_declares_it(document: dict[str, Any]) -> None:
+    paths = document["paths"]
     assert paths["/v1/models"]["get"]["security"] == [{"key": []}]
     assert paths["/healthz"]["get"]["security"] == []
 

@@ -1,4 +1,4 @@
-"""What an operator's live picture is made of: counts, and few nodes of many."""
+"""GET /v1/pulse: counts, and a bounded number of the busiest and most troubled nodes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.api.operations.pulse_survey import TROUBLED_MAX
+from sparewatt.api.operations.pulse import TROUBLED_MAX, PulseEndpoints
 from sparewatt.core.limits import PULSE_NODES_MAX
 from sparewatt.gateway.routes import endpoint_groups
 from sparewatt.gateway.services import Services
@@ -27,40 +26,40 @@ async def pulse_of(services: Services) -> Pulse:
     return await endpoints.current_pulse()
 
 
-async def test_only_operators_see_it() -> None:
+async def test_the_pulse_is_for_operators_only() -> None:
     async with running(make_services(a_table(1))) as client:
-        told = {key: (await client.get("/v1/pulse", headers=bearer(key))).status for key in (ADMIN, USER, LENDER)}
-        assert told == {ADMIN: 200, USER: 403, LENDER: 403}
+        statuses = {key: (await client.get("/v1/pulse", headers=bearer(key))).status for key in (ADMIN, USER, LENDER)}
+        assert statuses == {ADMIN: 200, USER: 403, LENDER: 403}
         assert (await client.get("/v1/pulse")).status == 401
 
 
-async def test_it_counts_what_was_done() -> None:
+async def test_the_pulse_counts_finished_jobs_and_errors() -> None:
     services = make_services(a_table(2))
     services.counter.on_finished(a_record(an_attempt(), model=MODEL))
     services.counter.count_error("no_capacity")
     async with running(services) as client:
-        found = await (await client.get("/v1/pulse", headers=bearer(ADMIN))).json()
-    (model,) = found["models"]
+        pulse = await (await client.get("/v1/pulse", headers=bearer(ADMIN))).json()
+    (model,) = pulse["models"]
     assert (model["id"], model["nodes"], model["warm"], model["requests"]["done"]) == (MODEL, 2, 2, 1)
     assert sum(model["first_token_counts"]) == 1
-    assert len(model["first_token_counts"]) == len(found["first_token_bounds_s"]) + 1
-    assert found["errors"] == {"no_capacity": 1}
-    assert {node["id"]: node["tokens"] for node in found["busiest"]} == {node_id(1): 51, node_id(2): 0}
+    assert len(model["first_token_counts"]) == len(pulse["first_token_bounds_s"]) + 1
+    assert pulse["errors"] == {"no_capacity": 1}
+    assert {node["id"]: node["tokens"] for node in pulse["busiest"]} == {node_id(1): 51, node_id(2): 0}
 
 
-async def test_of_many_nodes_it_shows_the_busiest_and_those_in_trouble() -> None:
+async def test_of_many_nodes_the_busiest_and_the_most_troubled_are_shown() -> None:
     services = make_services(a_table(3 * PULSE_NODES_MAX))
     services.links.on_load(node_id(7), NodeLoad(running=5, foreign=5))
     for at in range(20, 20 + 2 * TROUBLED_MAX):
         services.table.note_failure(node_id(at), now_s=NOW_S)
     services.table.note_failure(node_id(25), now_s=NOW_S)
-    found = await pulse_of(services)
-    assert found.busiest[0].id == node_id(7)
-    assert found.troubled[0].id == node_id(25)
-    assert len(found.busiest) + len(found.troubled) == PULSE_NODES_MAX
+    pulse = await pulse_of(services)
+    assert pulse.busiest[0].id == node_id(7)
+    assert pulse.troubled[0].id == node_id(25)
+    assert len(pulse.busiest) + len(pulse.troubled) == PULSE_NODES_MAX
 
 
-async def test_a_node_that_left_lately_is_in_trouble_and_one_long_gone_is_forgotten() -> None:
+async def test_a_node_that_left_lately_is_troubled_and_one_long_offline_is_not_shown() -> None:
     services = make_services(a_table(2))
     services.table.disconnect(node_id(1), unix_s=services.clock.unix_s() - 60)
     services.table.disconnect(node_id(2), unix_s=services.clock.unix_s() - 86_400)
@@ -76,18 +75,18 @@ async def test_of_several_gpus_the_hottest_counts() -> None:
     assert node.utilisation == pytest.approx(0.75)
 
 
-async def test_what_is_being_written_counts_already() -> None:
+async def test_tokens_of_a_running_job_count_already() -> None:
     services = make_services()
     node = node_of(services)
     async with running(services) as client:
         body = json.dumps({"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "Hi"}]})
-        asking = asyncio.create_task(client.post("/v1/chat/completions", headers=bearer(), data=body))
+        pending = asyncio.create_task(client.post("/v1/chat/completions", headers=bearer(), data=body))
         await until(lambda: bool(node.opened))
         node.head()
         node.data(text_event("one"), text_event("two"))
-        await asking
-        found = await pulse_of(services)
-        assert found.tokens_written == found.models[0].completion_tokens == found.busiest[0].tokens == 2
-        assert found.models[0].requests["done"] == 0
+        await pending
+        pulse = await pulse_of(services)
+        assert pulse.tokens_written == pulse.models[0].completion_tokens == pulse.busiest[0].tokens == 2
+        assert pulse.models[0].requests["done"] == 0
         node.data(DONE)
         node.end()

@@ -1,4 +1,4 @@
-"""A small gateway with one node that says what the test wants, and a client that asks for responses."""
+"""A small gateway with one scripted node, and a client of /v1/responses."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Stage:
 
     @property
     def stored(self) -> MemoryResponses:
-        found = self.services.database.responses
-        assert isinstance(found, MemoryResponses)
-        return found
+        store = self.services.database.responses
+        assert isinstance(store, MemoryResponses)
+        return store
 
     async def post(self, body: Json, *, path: str = PATH, key: str = USER, **headers: str) -> ClientResponse:
         body = {"model": MODEL, "input": "Hi"} | body if path == PATH else body
@@ -50,8 +50,8 @@ class Stage:
     async def get(self, path: str, *, key: str = USER) -> ClientResponse:
         return await self.client.get(f"{PATH}/{path}", headers=bearer(key))
 
-    async def asked(self) -> Json:
-        """What the node was asked for, once it was."""
+    async def node_request(self) -> Json:
+        """The chat that the node got, once it has one."""
         await until(lambda: self.node.body)
         body: Json = json.loads(self.node.body)
         return body
@@ -66,7 +66,7 @@ async def on_stage() -> AsyncIterator[Stage]:
 
 
 async def read_events(reply: ClientResponse) -> tuple[list[Json], bool]:
-    """All events, and whether the stream said that it is over."""
+    """All events, and whether the stream ended with [DONE]."""
     events: list[Json] = []
     done = False
     for block in (await reply.text()).split("\n\n"):

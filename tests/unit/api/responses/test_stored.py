@@ -1,4 +1,4 @@
-"""What is stored: by whom it can be read, gone on from, listed and deleted; and that it is sealed."""
+"""Stored responses: sealed under their key, which alone can read, continue, list and delete them. Compactions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.unit.gateway.small_gateway import OTHER, USER, bearer
 from tests.unit.inference.scripted import COMPLETION
 from tests.unit.store.memory_responses import MemoryResponses
 
-PLAIN = b"A prompt that nobody else may read"
+PLAIN = b"A prompt that no other key may read"
 
 
 async def answered(stage: Stage, **body: object) -> Json:
     stage.node.answer_when_asked(COMPLETION)
     reply = await stage.post({"store": True} | body)
     assert reply.status == 200, await reply.text()
-    found: Json = await reply.json()
-    return found
+    response: Json = await reply.json()
+    return response
 
 
-async def test_what_is_stored_is_sealed_and_read_back_by_its_key_alone() -> None:
+async def test_a_stored_response_is_sealed_and_only_its_key_reads_it() -> None:
     async with on_stage() as stage:
         response = await answered(stage, input=PLAIN.decode(), metadata={"project": "secret"})
         (row,) = stage.stored.rows.values()
@@ -43,21 +43,21 @@ async def test_what_is_stored_is_sealed_and_read_back_by_its_key_alone() -> None
         assert response["id"] in stage.stored.rows
 
 
-async def test_a_row_that_is_given_to_another_key_does_not_open() -> None:
+async def test_a_row_under_another_key_does_not_open() -> None:
     async with on_stage() as stage:
         response = await answered(stage)
         stage.stored.rows[response["id"]].key_id = KeyId("key_other")
         assert (await stage.get(response["id"], key=OTHER)).status == 500
 
 
-async def test_a_reply_says_until_when_it_is_kept() -> None:
+async def test_a_header_has_until_when_a_response_is_stored() -> None:
     async with on_stage() as stage:
         stage.node.answer_when_asked(COMPLETION)
         reply = await stage.post({"store": True})
         assert reply.headers["x-sparewatt-store"].startswith("true; until=20")
 
 
-async def test_one_goes_on_from_another_with_all_that_was_said() -> None:
+async def test_a_response_continues_a_previous_one_with_its_whole_conversation() -> None:
     async with on_stage() as stage:
         first = await answered(stage, input="One", instructions="Only for the first.")
         second = await answered(stage, input="Two", previous_response_id=first["id"])
@@ -69,12 +69,12 @@ async def test_one_goes_on_from_another_with_all_that_was_said() -> None:
         ]
 
 
-async def test_without_what_it_goes_on_from_nothing_is_asked_of_a_node() -> None:
+async def test_without_the_previous_response_no_node_gets_a_job() -> None:
     async with on_stage() as stage:
         first = await answered(stage)
         second = await answered(stage, previous_response_id=first["id"])
         unstored = await answered(stage, store=False)
-        asked = len(stage.node.opened)
+        jobs_before = len(stage.node.opened)
         await stage.client.delete(f"{PATH}/{first['id']}", headers=bearer())
         for gone, key in ((second, USER), (unstored, USER), (second, OTHER)):
             body = {"previous_response_id": gone["id"]}
@@ -82,10 +82,10 @@ async def test_without_what_it_goes_on_from_nothing_is_asked_of_a_node() -> None
             error = await error_of(reply)
             assert (reply.status, error["code"]) == (400, "previous_response_not_found")
             assert error["param"] == "previous_response_id"
-        assert len(stage.node.opened) == asked
+        assert len(stage.node.opened) == jobs_before
 
 
-async def test_one_that_is_being_written_is_nothing_to_go_on_from() -> None:
+async def test_a_response_that_is_being_written_cannot_be_continued() -> None:
     async with on_stage() as stage:
         begun = await (await stage.post({"background": True, "store": True})).json()
         reply = await stage.post({"previous_response_id": begun["id"]})
@@ -106,7 +106,7 @@ async def test_input_items_are_listed_in_pages() -> None:
             assert (await stage.get(f"{response['id']}/input_items?{wrong}")).status == 400
 
 
-async def test_one_is_deleted_once() -> None:
+async def test_a_response_is_deleted_once() -> None:
     async with on_stage() as stage:
         response = await answered(stage)
         deleted = await stage.client.delete(f"{PATH}/{response['id']}", headers=bearer())
@@ -115,12 +115,12 @@ async def test_one_is_deleted_once() -> None:
         assert (await stage.get(response["id"])).status == 404
 
 
-async def test_one_that_is_over_is_told_as_a_stream_and_cancelling_changes_nothing() -> None:
+async def test_a_finished_response_is_replayed_as_a_stream_and_cannot_be_cancelled() -> None:
     async with on_stage() as stage:
-        asking = stage.posting(stream=True, store=True)
-        await stage.asked()
+        pending = stage.posting(stream=True, store=True)
+        await stage.node_request()
         stage.node.answer(*STREAMED)
-        live, _ = await read_events(await asking)
+        live, _ = await read_events(await pending)
         response = live[-1]["response"]
         events, done = await read_events(await stage.get(f"{response['id']}?stream=true"))
         assert done
@@ -130,7 +130,7 @@ async def test_one_that_is_over_is_told_as_a_stream_and_cancelling_changes_nothi
 
 
 @pytest.mark.parametrize("name", ["resp_unknown", "nonsense", "resp_%00", "resp_" + "x" * 100])
-async def test_what_is_not_there_is_not_found(name: str) -> None:
+async def test_an_unknown_or_malformed_id_is_not_found(name: str) -> None:
     async with on_stage() as stage:
         for path in (name, f"{name}/input_items", f"{name}?stream=true"):
             reply = await stage.get(path)
@@ -139,7 +139,7 @@ async def test_what_is_not_there_is_not_found(name: str) -> None:
         assert (await stage.client.delete(f"{PATH}/{name}", headers=bearer())).status == 404
 
 
-async def test_a_key_that_keeps_as_much_as_it_may_is_told_before_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_whose_storage_is_full_is_refused_before_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     async def full(*_: object, **__: object) -> None:
         return None
 
@@ -150,7 +150,7 @@ async def test_a_key_that_keeps_as_much_as_it_may_is_told_before_it_pays(monkeyp
         assert stage.node.opened == []
 
 
-async def test_an_answer_that_could_not_be_stored_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_that_could_not_be_stored_has_store_false(monkeypatch: pytest.MonkeyPatch) -> None:
     async def lost(*_: object, **__: object) -> bool:
         return False
 
@@ -162,21 +162,21 @@ async def test_an_answer_that_could_not_be_stored_says_so(monkeypatch: pytest.Mo
 # compaction
 
 
-async def test_a_conversation_is_made_short_and_gone_on_from() -> None:
+async def test_a_conversation_is_compacted_and_continued() -> None:
     async with on_stage() as stage:
         stage.node.answer_when_asked(COMPLETION)
         items = [{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}]
         reply = await stage.post({"model": "llama-3-8b", "input": items}, path=f"{PATH}/compact")
-        short = await reply.json()
-        assert reply.status == 200, short
-        assert short["object"] == "response.compaction"
-        assert [item["type"] for item in short["output"]] == ["compaction"]
-        assert short["usage"]["total_tokens"] == 7
-        await answered(stage, input=[*short["output"], {"role": "user", "content": "Three"}])
+        compaction = await reply.json()
+        assert reply.status == 200, compaction
+        assert compaction["object"] == "response.compaction"
+        assert [item["type"] for item in compaction["output"]] == ["compaction"]
+        assert compaction["usage"]["total_tokens"] == 7
+        await answered(stage, input=[*compaction["output"], {"role": "user", "content": "Three"}])
         body = stage.node.body.decode()
         messages = json.loads(body[body.rindex('{"model"') :])["messages"]
         assert [message["content"] for message in messages] == ["One", "Hello", "Three"]
-        stolen = await stage.post({"input": short["output"]}, key=OTHER)
+        stolen = await stage.post({"input": compaction["output"]}, key=OTHER)
         assert (stolen.status, (await error_of(stolen))["param"]) == (400, "input")
 
 
@@ -193,7 +193,7 @@ def test_a_compaction_opens_only_with_the_key_that_made_it() -> None:
         shelf("two").open_items(sealed)
 
 
-async def test_large_ones_are_sealed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_responses_are_sealed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelves, "_AT_ONCE_BYTES", 10)
     async with on_stage() as stage:
         response = await answered(stage)

@@ -8,8 +8,9 @@ from typing import Any
 
 import aiohttp
 
+from sparewatt.api.network.feed import FEED_VIEWERS_PER_ADDRESS_MAX
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.core.limits import FEED_FRAMES_KEPT, FEED_MATCHES_PER_FRAME, FEED_VIEWERS_PER_ADDRESS_MAX
+from sparewatt.core.limits import FEED_FRAMES_KEPT, FEED_MATCHES_PER_FRAME
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.protocol.api.feed import FeedDelta

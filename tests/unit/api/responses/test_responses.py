@@ -17,7 +17,7 @@ def text_of(response: Json) -> str:
     return "".join(part["text"] for item in response["output"] for part in item["content"])
 
 
-async def test_a_whole_answer_is_a_response() -> None:
+async def test_a_chat_completion_becomes_a_response() -> None:
     async with on_stage() as stage:
         stage.node.answer_when_asked(COMPLETION)
         reply = await stage.post({"instructions": "Be kind."})
@@ -28,18 +28,18 @@ async def test_a_whole_answer_is_a_response() -> None:
         assert (response["object"], response["status"], response["store"]) == ("response", "completed", False)
         assert text_of(response) == TEXT
         assert response["usage"]["total_tokens"] == 7
-        body = await stage.asked()
+        body = await stage.node_request()
         assert body["messages"] == [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
         assert stage.node.opened[0].path == "/v1/chat/completions"
         assert stage.stored.rows == {}
 
 
-async def test_a_stream_is_told_chunk_by_chunk() -> None:
+async def test_a_stream_is_translated_chunk_by_chunk() -> None:
     async with on_stage() as stage:
-        asking = stage.posting(stream=True)
-        assert (await stage.asked())["stream_options"] == {"include_usage": True}
+        pending = stage.posting(stream=True)
+        assert (await stage.node_request())["stream_options"] == {"include_usage": True}
         stage.node.begin(*STREAMED[:2])
-        reply = await asking
+        reply = await pending
         assert reply.content_type == "text/event-stream"
         first = await reply.content.readuntil(b'"delta":"Hel"')
         assert b"response.created" in first
@@ -52,41 +52,41 @@ async def test_a_stream_is_told_chunk_by_chunk() -> None:
 
 async def test_a_node_that_is_lost_in_the_middle_ends_the_stream_as_failed() -> None:
     async with on_stage() as stage:
-        asking = stage.posting(stream=True, store=True)
-        await stage.asked()
+        pending = stage.posting(stream=True, store=True)
+        await stage.node_request()
         stage.node.begin(ROLE, text_event("Hel"))
-        reply = await asking
+        reply = await pending
         stage.node.lost()
         events, done = await read_events(reply)
         assert [event["type"] for event in events[-2:]] == ["response.failed", "error"]
         assert not done
         response = events[-2]["response"]
         assert text_of(response) == "Hel"
-        kept = await (await stage.get(response["id"])).json()
-        assert kept == response
+        stored = await (await stage.get(response["id"])).json()
+        assert stored == response
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_fails_before_it_begins_is_an_http_error_and_leaves_nothing(*, stream: bool) -> None:
+async def test_an_error_before_the_first_token_is_an_http_error_and_nothing_is_stored(*, stream: bool) -> None:
     async with on_stage() as stage:
         reply = await stage.post({"model": "unknown", "store": True, "stream": stream})
         assert (reply.status, (await error_of(reply))["code"]) == (404, "model_not_found")
         await until(lambda: not stage.stored.rows)
 
 
-async def test_nonsense_from_a_node_is_an_error() -> None:
+async def test_a_malformed_answer_of_a_node_is_an_error() -> None:
     async with on_stage() as stage:
         stage.node.answer_when_asked(b'{"choices":[{"message":{"content":5}}]}')
         reply = await stage.post({"store": True})
         assert (reply.status, (await error_of(reply))["code"]) == (502, "node_failed")
 
 
-async def test_a_client_that_leaves_stops_the_node_and_what_was_written_is_kept() -> None:
+async def test_when_a_client_leaves_the_node_stops_and_the_partial_answer_is_stored() -> None:
     async with on_stage() as stage:
-        asking = stage.posting(stream=True, store=True)
-        await stage.asked()
+        pending = stage.posting(stream=True, store=True)
+        await stage.node_request()
         stage.node.begin(ROLE, text_event("Hel"))
-        reply = await asking
+        reply = await pending
         await reply.content.readuntil(b'"delta":"Hel"')
         (response_id,) = stage.stored.rows
         live = stage.services.responses.find(response_id, key_id=stage.stored.rows[response_id].key_id)
@@ -98,15 +98,15 @@ async def test_a_client_that_leaves_stops_the_node_and_what_was_written_is_kept(
         assert text_of(await (await stage.get(response_id)).json()) == "Hel"
 
 
-async def test_a_stream_is_cancelled_by_its_name_stored_or_not() -> None:
+async def test_a_stream_is_cancelled_by_its_id_stored_or_not() -> None:
     async with on_stage() as stage:
-        asking = stage.posting(stream=True)
-        await stage.asked()
+        pending = stage.posting(stream=True)
+        await stage.node_request()
         stage.node.begin(ROLE, text_event("Hel"))
-        reply = await asking
+        reply = await pending
         (response_id,) = stage.services.responses._live
-        stranger = await stage.client.post(f"/v1/responses/{response_id}/cancel", headers=bearer(OTHER))
-        assert stranger.status == 404
+        other = await stage.client.post(f"/v1/responses/{response_id}/cancel", headers=bearer(OTHER))
+        assert other.status == 404
         cancelled = await stage.post({}, path=f"/v1/responses/{response_id}/cancel")
         assert (await cancelled.json())["status"] == "cancelled"
         events, done = await read_events(reply)
@@ -116,24 +116,24 @@ async def test_a_stream_is_cancelled_by_its_name_stored_or_not() -> None:
         assert (await stage.get(response_id)).status == 404
 
 
-async def test_a_whole_answer_can_be_cancelled_before_it_is_there() -> None:
+async def test_a_whole_answer_can_be_cancelled_before_it_comes() -> None:
     async with on_stage() as stage:
-        asking = stage.posting()
-        await stage.asked()
+        pending = stage.posting()
+        await stage.node_request()
         (response_id,) = stage.services.responses._live
         await stage.post({}, path=f"/v1/responses/{response_id}/cancel")
-        assert (await (await asking).json())["status"] == "cancelled"
+        assert (await (await pending).json())["status"] == "cancelled"
 
 
 # in the background
 
 
-async def test_an_answer_in_the_background_is_fetched_when_it_is_there() -> None:
+async def test_a_background_response_is_fetched_when_it_is_complete() -> None:
     async with on_stage() as stage:
         reply = await stage.post({"background": True, "store": True})
         begun = await reply.json()
         assert begun["status"] == "in_progress"
-        await stage.asked()
+        await stage.node_request()
         assert (await (await stage.get(begun["id"])).json())["status"] == "in_progress"
         stage.node.answer(*STREAMED)
         await until(lambda: stage.stored.rows[begun["id"]].response.status == "completed")
@@ -141,12 +141,12 @@ async def test_an_answer_in_the_background_is_fetched_when_it_is_there() -> None
         assert (text_of(over), over["background"]) == (TEXT, True)
 
 
-async def test_a_stream_in_the_background_can_be_come_back_to() -> None:
+async def test_a_background_stream_can_be_resumed() -> None:
     async with on_stage() as stage:
-        asking = stage.posting(background=True, store=True, stream=True)
-        await stage.asked()
+        pending = stage.posting(background=True, store=True, stream=True)
+        await stage.node_request()
         stage.node.begin(*STREAMED[:2])
-        reply = await asking
+        reply = await pending
         await reply.content.readuntil(b'"delta":"Hel"')
         reply.close()
         (response_id,) = stage.stored.rows
@@ -160,7 +160,7 @@ async def test_a_stream_in_the_background_can_be_come_back_to() -> None:
         assert stage.node.cancelled == []
 
 
-async def test_an_answer_in_the_background_fails_where_it_can_be_seen() -> None:
+async def test_a_failed_background_response_has_its_error() -> None:
     async with on_stage() as stage:
         reply = await stage.post({"background": True, "store": True, "model": "unknown"})
         begun = await reply.json()
@@ -169,10 +169,10 @@ async def test_an_answer_in_the_background_fails_where_it_can_be_seen() -> None:
         assert "unknown" in over["error"]["message"]
 
 
-async def test_an_answer_in_the_background_is_cancelled() -> None:
+async def test_a_background_response_is_cancelled() -> None:
     async with on_stage() as stage:
         begun = await (await stage.post({"background": True, "store": True})).json()
-        await stage.asked()
+        await stage.node_request()
         stage.node.begin(ROLE, text_event("Hel"))
         for _ in range(2):
             reply = await stage.post({}, path=f"/v1/responses/{begun['id']}/cancel")
@@ -184,8 +184,8 @@ async def test_an_answer_in_the_background_is_cancelled() -> None:
 async def test_the_same_request_under_one_idempotency_key_is_answered_once() -> None:
     async with on_stage() as stage:
         stage.node.answer_when_asked(COMPLETION)
-        names = {"idempotency-key": "once"}
-        first, second = [await (await stage.post({}, **names)).json() for _ in range(2)]
+        headers = {"idempotency-key": "once"}
+        first, second = [await (await stage.post({}, **headers)).json() for _ in range(2)]
         assert first == second
         assert len(stage.node.opened) == 1
 
@@ -199,12 +199,12 @@ async def test_fields_without_effect_are_named_in_a_header() -> None:
         assert (strict.status, (await error_of(strict))["param"]) == (400, "novel")
 
 
-async def test_a_policy_is_heeded_and_not_told_to_the_node() -> None:
+async def test_a_policy_is_applied_and_not_sent_to_the_node() -> None:
     async with on_stage() as stage:
         reply = await stage.post({"provider": {"region": ["JP"]}})
         assert (reply.status, (await error_of(reply))["code"]) == (503, "no_eligible_node")
         stage.node.answer_when_asked(COMPLETION)
         reply = await stage.post({"provider": {"max_price": 1000}})
         assert reply.status == 200
-        assert (await stage.asked())["model"] == MODEL
-        assert "provider" not in await stage.asked()
+        assert (await stage.node_request())["model"] == MODEL
+        assert "provider" not in await stage.node_request()

@@ -1,4 +1,4 @@
-"""GET /v1/nodes with the words of a policy."""
+"""GET /v1/nodes with a policy as its query string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.inference.nodes import NOW_S, a_model, a_row, node_id, some_spec
 
 
 def with_nodes() -> NodeTable:
-    """A dear card in Germany, a cheap one in America, and one that is away and says nothing of its place."""
+    """An expensive GPU in Germany, a cheap one in America, and an offline node without a region."""
     table = NodeTable()
     dear = a_model(quantization="FP8", completion_price_nano=340_000_000)
     table.connect(node_id(1), some_specs(dear, name="berlin", region="DE", gpu="NVIDIA A100-SXM4-80GB"), now_s=NOW_S)
@@ -54,7 +54,7 @@ async def test_only_the_nodes_that_a_query_allows_are_listed_in_its_order(
     assert body["total"] == 3
 
 
-async def test_when_nobody_is_left_the_answer_says_why_and_what_would_help() -> None:
+async def test_when_no_node_is_left_the_reply_has_the_reasons_and_relaxations() -> None:
     _, body = await ask({"q": "region=EU max_price=0.3"})
     assert body["data"] == []
     assert body["policy"] == {"region": ["EU"], "max_price": "0.3"}
@@ -66,7 +66,7 @@ async def test_when_nobody_is_left_the_answer_says_why_and_what_would_help() -> 
 
 
 @pytest.mark.parametrize("query", [{"uptime": ">=0.5"}, {"reputation": ">=0"}, {"compliance": "gdpr"}])
-async def test_what_is_not_known_of_any_node_satisfies_nothing(query: dict[str, str]) -> None:
+async def test_an_unknown_fact_satisfies_no_filter(query: dict[str, str]) -> None:
     assert (await ask(query))[1]["data"] == []
 
 
@@ -79,11 +79,11 @@ async def test_a_bad_query_is_refused_and_the_field_named(query: dict[str, str],
     assert (status, body["error"]["code"], body["error"]["param"]) == (400, code, param)
 
 
-async def test_without_a_query_the_list_is_as_ever() -> None:
+async def test_without_a_query_the_list_has_no_policy() -> None:
     assert set((await ask({}))[1]) == {"object", "data"}
 
 
-def test_a_node_without_models_has_facts_all_the_same() -> None:
+def test_a_node_without_models_has_facts() -> None:
     row = a_row(1)
     row.models = {}
     (facts,) = facts_of(row)

@@ -1,4 +1,4 @@
-"""What surrounds accounts at a gateway: its cookie, its own addresses, where a request comes from, its secret, mail."""
+"""What settings decide: the session cookie, the gateway's addresses and secret, whether a proxy is trusted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from sparewatt.accounts.mail import MAILS_WAITING_MAX, Mailer, MailServer, read_mail_server, reset_message
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import SystemRng
 from sparewatt.edge.context import RequestContext
@@ -37,7 +36,7 @@ def test_over_tls_the_cookie_is_tied_to_this_host() -> None:
     assert not cookie["domain"]
 
 
-def test_on_loopback_it_works_without_tls_and_is_hidden_all_the_same() -> None:
+def test_on_loopback_the_cookie_works_without_tls_and_is_http_only() -> None:
     reply = web.Response()
     set_cookie(reply, "token", settings().edge)
     (cookie,) = reply.cookies.values()
@@ -109,7 +108,7 @@ def test_settings_show_no_secret() -> None:
         ("", "10.0.0.2"),
     ],
 )
-def test_only_our_own_proxy_is_believed_about_addresses(header: str, address: str) -> None:
+def test_only_our_own_proxy_is_trusted_about_addresses(header: str, address: str) -> None:
     def address_from(peer: str, ours: EdgeSettings) -> str:
         said = {"x-forwarded-for": header}
         context = RequestContext(ours, id_="req_1", method="GET", path="/", headers=said, peer=peer, began_s=0.0)
@@ -138,55 +137,11 @@ def test_a_given_secret_wins_and_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("text", "mode", "said"), [("ab", 0o600, "damaged"), ("ab" * 32, 0o644, "chmod 600")])
-def test_a_damaged_or_public_secret_stops_the_start(tmp_path: Path, text: str, mode: int, said: str) -> None:
+@pytest.mark.parametrize(("text", "mode", "message"), [("ab", 0o600, "damaged"), ("ab" * 32, 0o644, "chmod 600")])
+def test_a_damaged_or_public_secret_stops_the_start(tmp_path: Path, text: str, mode: int, message: str) -> None:
     path = tmp_path / "secret"
     path.write_text(text)
     path.chmod(mode)
-    with pytest.raises(StartupError, match=said):
+    with pytest.raises(StartupError, match=message):
         network_secret(settings(data=tmp_path), SystemRng())
     assert path.read_text() == text
-
-
-# mail
-
-
-def test_a_mail_server_is_read_from_its_address() -> None:
-    server = read_mail_server("smtp://ann:p%40ss@mail.example", "net@mail.example")
-    assert server == MailServer("smtp", "mail.example", 587, "net@mail.example", "ann", "p@ss")
-    assert "p@ss" not in repr(server)
-    assert read_mail_server("smtps://mail.example:2465", "a@b") == MailServer("smtps", "mail.example", 2465, "a@b")
-    assert read_mail_server(None, None) is None
-
-
-@pytest.mark.parametrize(
-    ("url", "sender"),
-    [
-        ("smtp://mail.example", None),
-        (None, "a@b"),
-        ("http://mail.example", "a@b"),
-        ("smtp://", "a@b"),
-        ("smtp://:secret@x:port", "a@b"),
-    ],
-)
-def test_half_a_mail_server_stops_the_start_without_its_password(url: str | None, sender: str | None) -> None:
-    with pytest.raises(StartupError, match="smtp_url") as caught:
-        read_mail_server(url, sender)
-    assert "secret" not in caught.value.message
-
-
-async def test_mails_that_nobody_takes_are_bounded_and_a_dead_server_is_no_crash(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    mailer = Mailer(MailServer("smtp", "127.0.0.1", 1, "net@example.org"))
-    for _ in range(MAILS_WAITING_MAX + 3):
-        mailer.enqueue(reset_message("ann@example.org", "reset-sw-secret", root_url="http://127.0.0.1:1"))
-    await mailer.send_next()
-    events = [record.message for record in caplog.records]
-    assert events == ["mail_dropped"] * 3 + ["mail_failed"]
-    assert "reset-sw-secret" not in caplog.text
-
-
-def test_an_address_cannot_smuggle_a_header_into_a_mail() -> None:
-    with pytest.raises(ValueError, match="linefeed"):
-        reset_message("ann@example.org\nBcc: all@example.org", "t", root_url="http://x")

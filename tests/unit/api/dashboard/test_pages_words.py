@@ -1,4 +1,4 @@
-"""The dashboard has words for what a gateway says: for every state of a node, and for no code that no error has."""
+"""Texts of the dashboard match the gateway: a mark for every state of a node, and no unknown error code."""
 
 from __future__ import annotations
 

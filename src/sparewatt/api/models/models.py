@@ -1,58 +1,56 @@
-"""GET /v1/models: what can be asked for right now. Read from memory; no node is asked."""
+"""GET /v1/models: what can be requested right now. Read from memory; no node is contacted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from aiohttp import web
 
-from sparewatt.api.endpoint import get
+from sparewatt.accounts.principal import Principal
+from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import ModelNotFound
-from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.middleware import context_of
-from sparewatt.inference.capabilities import assumed
+from sparewatt.inference.capabilities import believed
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
 from sparewatt.protocol.link.node_report import ModelReport
 
 
+@dataclass(slots=True, kw_only=True)
 class ModelEndpoints:
-    def __init__(self, *, auth: Authenticator, rows: Iterable[NodeRow], started_unix_s: float) -> None:
-        """`rows`: all nodes, whenever it is iterated. `started_unix_s`: when this gateway started."""
-        self._auth = auth
-        self._rows = rows
-        self._started_unix_s = started_unix_s
+    rows: Iterable[NodeRow]
+    """All nodes, whenever it is iterated."""
+    started_unix_s: float
+    """When this gateway started."""
 
-    @get("/v1/models")
-    async def list_models(self, request: web.Request) -> ModelList:
+    @endpoint("GET /v1/models", access="inference")
+    async def list_models(self, _: web.Request, __: Principal) -> ModelList:
         """List the models that can be asked for right now."""
-        await self._auth.authenticate(context_of(request), "inference")
         reports = self._reports_by_model()
         return ModelList(data=[self._describe(model, reports[model]) for model in sorted(reports)])
 
-    @get("/v1/models/{model:.+}")
-    async def show_model(self, request: web.Request) -> Model:
+    @endpoint("GET /v1/models/{model:.+}", access="inference")
+    async def show_model(self, request: web.Request, _: Principal) -> Model:
         """Show one model."""
-        await self._auth.authenticate(context_of(request), "inference")
-        wanted = request.match_info["model"]
-        reports = self._reports_by_model()
-        if wanted not in reports:
-            raise ModelNotFound(wanted, nearest=nearest_models(wanted, reports))
-        return self._describe(wanted, reports[wanted])
+        model, reports = request.match_info["model"], self._reports_by_model()
+        if model not in reports:
+            raise ModelNotFound(model, nearest=nearest_models(model, reports))
+        return self._describe(model, reports[model])
 
     def _reports_by_model(self) -> dict[str, list[ModelReport]]:
-        found: dict[str, list[ModelReport]] = {}
-        for row in self._rows:
+        """Of connected nodes."""
+        reports: dict[str, list[ModelReport]] = {}
+        for row in self.rows:
             for model in row.models.values() if row.connected else ():
-                found.setdefault(model.id, []).append(model)
-        return found
+                reports.setdefault(model.id, []).append(model)
+        return reports
 
     def _describe(self, model_id: str, reports: Sequence[ModelReport]) -> Model:
         return Model(
             id=model_id,
-            created=int(self._started_unix_s),
+            created=int(self.started_unix_s),
             context_length=max((r.context_length for r in reports if r.context_length), default=None),
             capabilities=sorted(set().union(*(assumed(r.capabilities) for r in reports))),
             quantizations=sorted({r.quantization for r in reports if r.quantization}),
