@@ -20,7 +20,7 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import SystemRng
-from sparewatt.gateway.process import COMPILE_FROM_NODES
+from sparewatt.gateway.chores import COMPILE_FROM_NODES
 from sparewatt.inference.matcher import kernel
 from sparewatt.ledger.rules import deposit_postings
 from sparewatt.localnet.network import LOCAL_NODES_ACCOUNT, bootstrap_database
