@@ -15,7 +15,7 @@ from sparewatt.core.limits import TICK_BUDGET_S
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.connection_registry import ConnectionRegistry
-from sparewatt.edge.request_head import RequestHead
+from sparewatt.edge.http1 import RequestHead
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from tests.unit.gateway.small_gateway import make_services
 
@@ -89,7 +89,7 @@ class QuickBridge:
     def connection_made(self, socket: Socket) -> None:
         self._socket = socket
 
-    def ask(self, _: RequestHead) -> None:
+    def begin(self, _: RequestHead) -> None:
         if self._socket is not None:
             self._socket.write(BRIDGED_REPLY)
         self._turns.call_soon(self._on_replied)

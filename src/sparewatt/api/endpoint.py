@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origi
 
 from aiohttp import web
 
-from sparewatt.edge.replies import json_reply
+from sparewatt.edge.bodies import json_reply
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Awaitable[object]])

@@ -18,7 +18,7 @@ from sparewatt.cluster.peer_client import LOOPBACK
 from sparewatt.cluster.process_slot import ProcessSlot
 from sparewatt.cluster.questions import PeerQuestion
 from sparewatt.core.limits import SIBLING_BODY_BYTES_MAX
-from sparewatt.edge.listener import listen
+from sparewatt.edge.server import listen
 
 A = TypeVar("A")
 T = TypeVar("T")

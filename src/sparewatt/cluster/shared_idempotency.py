@@ -25,9 +25,9 @@ from sparewatt.cluster.questions import (
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import IdempotencyMismatch, RateLimited, StoreUnavailable
 from sparewatt.core.ids import new_id
-from sparewatt.core.limits import IDEMPOTENT_ANSWER_BYTES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.edge.idempotency import (
+    IDEMPOTENT_ANSWER_BYTES_MAX,
     CachedAnswer,
     IdempotencyCache,
     IdempotencyEntry,

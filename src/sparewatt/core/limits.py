@@ -23,9 +23,6 @@ BODY_TOP_FIELDS_MAX = 1_000
 LONG_BODY_BYTES_MIN = 16 * KIB
 """From here on it is cheaper to have a decoder skip a body's texts than to search them for a few words."""
 
-CONTROL_BODY_BYTES_MAX = 64 * KIB
-"""Keys, tokens and match queries are small."""
-
 REPLY_BODY_BYTES_MAX = 16 * MIB
 """A reply that is not streamed is held whole until it is complete, so that a dying node stays invisible."""
 
@@ -79,21 +76,6 @@ PREFIX_BLOCKS_MAX = 200_000
 
 PREFIX_AGE_S_MAX = 1800.0
 """After half an hour without use a server has needed the memory for others; the usual gap is under two minutes."""
-
-IDEMPOTENT_S = 300.0
-"""How long a request may be sent again under its Idempotency-Key: clients give up within two minutes."""
-
-IDEMPOTENT_ANSWERS_MAX = 2_000
-"""Requests with such a key that a gateway remembers in all; the oldest go first."""
-
-IDEMPOTENT_ANSWERS_PER_KEY_MAX = 200
-"""Of those, under one API key."""
-
-IDEMPOTENT_ANSWER_BYTES_MAX = 1 * MIB
-"""One kept answer. A longer one is not kept."""
-
-IDEMPOTENT_ANSWERS_BYTES_MAX = 64 * MIB
-"""All kept answers together."""
 
 RETRY_AFTER_S_MAX = 120.0
 """Longer than this, OpenAI's clients do not wait at all."""
@@ -199,69 +181,17 @@ LOAD_REPORT_INTERVAL_S = 0.25
 REJECTIONS_KEPT = 64
 """Rejected nodes that an explanation names; the funnel counts them all."""
 
-CLIENT_BODY_S = 120.0
-"""The whole body must be here by then: 20 MiB at 1.4 Mbit/s. Who is slower holds memory for nothing."""
-
-CLIENT_HEAD_S = 20.0
-"""A request's head is a few hundred bytes; who takes longer holds a connection for nothing."""
-
-CLIENT_IDLE_S = 75.0
-"""Between two requests: a little more than what clients and proxies keep a connection for."""
-
-HEAD_BYTES_MAX = 32 * KIB
-"""A request's head: a policy of 8 KiB, cookies of as much, and room."""
-
-HEAD_FIELDS_MAX = 100
-"""Header fields of one request; clients and proxies together send thirty."""
-
-TARGET_BYTES_MAX = 8 * KIB
-"""What stands between a request's method and its version."""
-
-PIPELINED_MAX = 16
-"""Requests that wait on a connection for the one ahead of them; who sends more is not read for a while."""
-
-PIPELINED_BYTES_MAX = 256 * KIB
-"""What their bodies may take; a body that waits is in memory for longer than one that is read in its turn."""
-
-LINGER_S = 1.0
-"""How long a client that was refused may go on sending, so that it hears why."""
-
-KNOWN_HEADS_MAX = 1024
-"""Heads that are kept to be known again, for all connections. Beyond that they are forgotten, and learned anew."""
-
-LINGER_BYTES_MAX = 8 * MIB
-"""What of that is read and forgotten."""
-
 READ_PER_TICK_BYTES = 64 * KIB
 """Who has sent that much at once is read on when all others had a turn: sockets hold megabytes, read in one go."""
 
 FAIR_QUEUE_TICK_S = 0.001
 """What one turn of the event loop does for those who stand in line: all others wait for so long."""
 
-CONNECTIONS_CLOSED_PER_TICK = 16
-"""Connections that end in one turn, having left or had their time: each has a job to be stopped, or memory to be freed.
-"""
-
 TICK_BUDGET_S = 0.002
 """How long requests are begun in one turn; those that come after that stand in line."""
 
-STRAY_BYTES_MAX = 1 * KIB
-"""Empty lines between two requests; old clients sent one."""
-
-BODIES_BYTES_MAX = 512 * MIB
-"""Bodies that are being read at a time, by all clients together: two dozen of the largest, any number of the usual."""
-
-CONNECTIONS_MAX = 20_000
-"""Clients' connections at one process; an idle one takes about 3 kB here and as much in the kernel."""
-
-CONNECTIONS_PER_ADDRESS_MAX = 2_000
-"""Of those, from one address that is not on this machine or our own proxy's: a large office behind one router."""
-
 CLIENT_WRITE_S = 15.0
 """A client that takes nothing for this long is gone, whatever its socket says."""
-
-CLIENT_UNSENT_BYTES_MAX = 64 * KIB
-"""What the kernel may hold of a reply and has not sent; left alone it takes 2.8 MB for a reader that stalls."""
 
 NODE_AHEAD_PER_SLOT = 1
 """Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""

@@ -1,8 +1,9 @@
-"""One HTTP request as authentication, limits and logs see it, whichever code read it from the socket."""
+"""One HTTP request as authentication, rate limits and logs see it, whether an `Exchange` or aiohttp serves it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sparewatt.accounts.rate_limits import RateMeter
 from sparewatt.edge.cors import cors_headers
@@ -10,51 +11,39 @@ from sparewatt.edge.proxies import client_address
 from sparewatt.edge.settings import EdgeSettings
 
 SERVER = "sparewatt"
-"""The `server` header: the product, never its version or what it is made of."""
+"""The `server` header: the product, never its version or its libraries."""
 _HTTPS_ONLY = "max-age=31536000"
-"""HSTS for a year, sent only where TLS ends here; behind a proxy that header is the proxy's to set."""
+"""HSTS for a year, sent only where TLS ends in this process; a proxy in front sets its own."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class RequestContext:
-    """Its head, where it came from, when it began, and whose rate limit it uses once that is known."""
+    """Not printable: its headers contain the key."""
 
-    __slots__ = ("began_s", "headers", "id", "meter", "method", "path", "peer", "settings")
-
-    def __init__(
-        self,
-        settings: EdgeSettings,
-        *,
-        id_: str,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        peer: str,
-        began_s: float,
-    ) -> None:
-        self.settings = settings
-        self.id = id_
-        self.method = method
-        self.path = path
-        self.headers = headers
-        """Names in lower case, or a mapping that ignores case."""
-        self.peer = peer
-        """The address at the other end of the socket."""
-        self.began_s = began_s
-        self.meter: RateMeter | None = None
-        """The rate limit of the key or session, set by the `Authenticator`."""
+    settings: EdgeSettings
+    id: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case, or a mapping that ignores case."""
+    peer: str
+    """The address at the other end of the socket."""
+    began_s: float
+    meter: RateMeter | None = None
+    """The rate limit of the key or session, set by the `Authenticator`."""
 
     @property
     def address(self) -> str:
-        """The client's address: the socket's peer, or what our own reverse proxy says it was."""
+        """The client's address: the socket's peer, or what our own reverse proxy forwarded."""
         settings = self.settings
         if not settings.behind_proxy:
             return self.peer
         return client_address(self.peer, self.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
 
     def reply_lines(self, now_s: float) -> str:
-        """Header lines of every reply: its id, the time until it began, what is left of the rate limit.
+        """Header lines of every reply: request id, time until the reply began, remaining rate limit.
 
-        They hold no bytes of anybody else, so they need no escaping.
+        They contain nothing that a client sent, so they need no escaping.
         """
         took_ms = (now_s - self.began_s) * 1000
         lines = f"server: {SERVER}\r\nx-request-id: {self.id}\r\nopenai-processing-ms: {took_ms:.0f}\r\n"

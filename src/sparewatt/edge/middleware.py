@@ -1,4 +1,4 @@
-"""What stands around every handler of aiohttp: a request context, the error object, and headers of every reply."""
+"""Middleware around every handler of aiohttp: request context, OpenAI's error object, headers of every reply."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import new_id
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
+from sparewatt.edge.bodies import ERROR_CODE, error_reply
 from sparewatt.edge.context import RequestContext
 from sparewatt.edge.cors import is_open, is_preflight, preflight
-from sparewatt.edge.replies import ERROR_CODE, error_reply
 from sparewatt.edge.settings import EdgeSettings
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = web.RequestKey("context", RequestContext)
-_ANSWERS = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
-"""How the routes begin at which models answer."""
+_INFERENCE_PREFIXES = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
 _log = Logger("sparewatt.gateway")
 
 
 class ErrorCounter(Protocol):
-    """Counts the errors that requests for an answer got instead of one."""
+    """Counts errors of inference requests."""
 
     def count_error(self, code: str) -> None: ...
 
@@ -49,8 +48,8 @@ def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         request[CONTEXT] = RequestContext(
-            settings,
-            id_=new_id("req", rng=rng),
+            settings=settings,
+            id=new_id("req", rng=rng),
             method=request.method,
             path=request.path,
             headers=request.headers,
@@ -61,12 +60,12 @@ def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock
             return preflight(request)
         try:
             reply = await handler(request)
-        except Exception as error:  # the process boundary: whatever it is, the client gets an answer
+        except Exception as error:  # the process boundary: the client gets a reply in any case
             if request.writer.output_size:
-                raise  # half of a reply is out; the server closes the socket
+                raise  # part of a reply was sent; the server closes the socket
             reply = _reply_to(error, request)
         code = reply.get(ERROR_CODE)
-        if code is not None and request.method == "POST" and route_of(request).startswith(_ANSWERS):
+        if code is not None and request.method == "POST" and route_of(request).startswith(_INFERENCE_PREFIXES):
             errors.count_error(code)
         return reply
 
@@ -74,7 +73,7 @@ def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock
 
 
 def reply_headers(clock: Clock) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
-    """A signal handler that adds the request's own headers when a reply begins."""
+    """The signal handler that adds the headers of the request's context when a reply begins."""
 
     async def add(request: web.Request, response: web.StreamResponse) -> None:
         context = request.get(CONTEXT)
@@ -85,7 +84,7 @@ def reply_headers(clock: Clock) -> Callable[[web.Request, web.StreamResponse], A
 
 
 def route_of(request: web.Request) -> str:
-    """The path as it stands in the route table, for logs and counts: never what the client made up."""
+    """The path pattern of the route table, for logs and counts: never text that the client made up."""
     resource = request.match_info.route.resource
     return resource.canonical if resource else "unknown"
 

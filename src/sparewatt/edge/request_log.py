@@ -1,11 +1,11 @@
-"""A line in the log for every finished request, where the operator wants one. Off, the middleware is not installed.
+"""The request log: one line for every finished request, if the operator sets `request_log`.
 
-Ids, numbers and our own words. Never a prompt, a key, a body, or the client's address.
+A line has ids, numbers and our own words; never a prompt, a key, a body, or the client's address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from aiohttp import web
@@ -14,23 +14,23 @@ from aiohttp.typedefs import Middleware
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId
 from sparewatt.core.log import Logger
+from sparewatt.edge.bodies import ERROR_CODE
 from sparewatt.edge.middleware import CONTEXT, Handler, route_of
-from sparewatt.edge.replies import ERROR_CODE
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.protocol.link.frames import LINK_PATH
 
 _log = Logger("sparewatt.requests")
 REPLY = web.RequestKey("reply", web.StreamResponse)
 CLIENT_LEFT = 499
-"""As proxies write it: no reply was possible any more."""
+"""The status that proxies log for a client that left before its reply."""
 _QUIET = frozenset({"/healthz", "/readyz", LINK_PATH})
-"""Asked every few seconds, or open for days."""
+"""Requested every few seconds, or open for days."""
 
 FindRecord = Callable[[MatchId], MatchRecord | None]
 
 
 class RequestLine(NamedTuple):
-    """What HTTP knows of a finished request."""
+    """A finished request, without what its match record adds."""
 
     id: str
     route: str
@@ -60,7 +60,7 @@ def request_log(find_record: FindRecord, *, clock: Clock) -> Middleware:
 
 
 async def remember_reply(request: web.Request, reply: web.StreamResponse) -> None:
-    """As it begins: a client may leave before its end, and then no handler returns it."""
+    """A signal handler for replies that begin: if the client leaves before the end, no handler returns the reply."""
     request[REPLY] = reply
 
 
@@ -76,11 +76,7 @@ def _line_of(request: web.Request, reply: web.StreamResponse | None, took_s: flo
 
 
 def log_finished(line: RequestLine, record: MatchRecord | None) -> None:
-    _log.info("request_finished", **fields_of(line, record))
-
-
-def fields_of(line: RequestLine, record: MatchRecord | None) -> Mapping[str, object]:
-    """The fields of its log line. What became of an answer is in its match record, if there was one."""
+    """`record`: the match record of an inference request."""
     fields: dict[str, object] = {
         "request": line.id,
         "route": line.route,
@@ -100,4 +96,6 @@ def fields_of(line: RequestLine, record: MatchRecord | None) -> Mapping[str, obj
             "first_token_ms": record.first_token_ms,
             "tokens": sum(attempt.tokens for attempt in record.attempts),
         }
-    return fields | ({"code": code} if code is not None else {})
+    if code is not None:
+        fields["code"] = code
+    _log.info("request_finished", **fields)

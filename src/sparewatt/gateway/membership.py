@@ -27,8 +27,7 @@ from sparewatt.cluster.questions import (
 )
 from sparewatt.core.errors import StartupError, StoreUnavailable
 from sparewatt.core.ids import AccountId
-from sparewatt.edge.listener import listen
-from sparewatt.edge.server import serving
+from sparewatt.edge.server import listen, serving
 from sparewatt.gateway.routes import make_link_app, refusals
 from sparewatt.gateway.services import Services
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.core.errors import StartupError
-from sparewatt.edge.listener import listen
+from sparewatt.edge.server import listen
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_strangers
 

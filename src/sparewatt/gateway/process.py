@@ -12,8 +12,7 @@ from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import ShuttingDown
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng, SystemRng
-from sparewatt.edge.listener import bind, listen, start_listening
-from sparewatt.edge.server import serving
+from sparewatt.edge.server import bind, listen, serving, start_listening
 from sparewatt.edge.tls import Certificate
 from sparewatt.gateway.addresses import refuse_unsafe
 from sparewatt.gateway.chores import chores_of, repeat, run_once, save_nodes, save_power, spare_the_collector

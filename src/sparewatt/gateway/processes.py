@@ -22,7 +22,7 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import SystemRng
-from sparewatt.edge.listener import bind
+from sparewatt.edge.server import bind
 from sparewatt.gateway.addresses import PORT_MAX, refuse_unlinkable, refuse_unsafe
 from sparewatt.gateway.metrics_port import metrics_port_error
 from sparewatt.gateway.process import own_postgres, read_certificate, write_port

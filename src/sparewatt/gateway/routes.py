@@ -47,7 +47,7 @@ from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions
 from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.middleware import error_boundary, reply_headers
-from sparewatt.edge.proxies import refuse_detours
+from sparewatt.edge.proxies import refuse_bypass
 from sparewatt.edge.refusals import Refusals
 from sparewatt.edge.request_log import remember_reply, request_log
 from sparewatt.gateway.services import Services
@@ -229,7 +229,7 @@ def make_app(services: Services, groups: Sequence[object] | None = None) -> web.
     boundary = error_boundary(settings.edge, services.counter, clock=clock, rng=services.rng)
     log = [request_log(services.dispatcher.record, clock=clock)] if settings.request_log else []
     app = web.Application(
-        middlewares=[*log, boundary, *refuse_detours(settings.edge), not_found_page(dashboard.home_page)]
+        middlewares=[*log, boundary, *refuse_bypass(settings.edge), not_found_page(dashboard.home_page)]
     )
     app.on_response_prepare.append(reply_headers(clock))
     if settings.request_log:
@@ -252,7 +252,7 @@ def make_link_app(services: Services) -> web.Application:
 def inference_endpoints(services: Services) -> InferenceEndpoints:
     """What models answer, served without aiohttp."""
     return InferenceEndpoints(
-        READERS,
+        readers=READERS,
         service=services.inference,
         auth=services.auth,
         idempotency=services.idempotency,
@@ -264,4 +264,4 @@ def inference_endpoints(services: Services) -> InferenceEndpoints:
 
 
 def refusals(services: Services) -> Refusals:
-    return Refusals(services.counter, is_logged=services.settings.request_log, rng=services.rng)
+    return Refusals(errors=services.counter, is_logged=services.settings.request_log, rng=services.rng)

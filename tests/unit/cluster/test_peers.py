@@ -41,10 +41,15 @@ from sparewatt.core.errors import (
     StoreUnavailable,
 )
 from sparewatt.core.ids import AccountId, KeyId, MatchId
-from sparewatt.core.limits import IDEMPOTENT_ANSWERS_PER_KEY_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.edge.idempotency import CachedAnswer, IdempotencyCache, IdempotencyId, Repetition
-from sparewatt.edge.listener import bind
+from sparewatt.edge.idempotency import (
+    IDEMPOTENT_ANSWERS_PER_KEY_MAX,
+    CachedAnswer,
+    IdempotencyCache,
+    IdempotencyId,
+    Repetition,
+)
+from sparewatt.edge.server import bind
 from sparewatt.gateway.chores import chores_of
 from sparewatt.gateway.membership import joined, peer_handlers, wait_until_it_may_open
 from sparewatt.gateway.process_assignment import read_assignment, write_assignment
@@ -337,7 +342,7 @@ def name_owned_by(services: Services, prefix: str = "n") -> IdempotencyId:
 
 
 def cache_of(services: Services) -> IdempotencyCache:
-    return services.idempotency._cache
+    return services.idempotency.cache
 
 
 Produce = Callable[[], Awaitable[web.StreamResponse]]

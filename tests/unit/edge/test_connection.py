@@ -12,17 +12,11 @@ import pytest
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.inference.chat import read_chat
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import (
-    BODIES_BYTES_MAX,
-    BODY_FIELDS_MAX,
-    CONNECTIONS_CLOSED_PER_TICK,
-    READ_PER_TICK_BYTES,
-    REQUEST_BODY_BYTES_MAX,
-)
-from sparewatt.edge.connection import Connection
+from sparewatt.core.limits import BODY_FIELDS_MAX, READ_PER_TICK_BYTES, REQUEST_BODY_BYTES_MAX
+from sparewatt.edge.connection import BODIES_BYTES_MAX, Connection
+from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, KnownHead
 from sparewatt.edge.exchange import Endpoint, Exchange
-from sparewatt.edge.known_head import KnownHead
-from sparewatt.edge.request_head import RequestHead
+from sparewatt.edge.http1 import RequestHead
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.matcher.ranking import RANKINGS
 from sparewatt.inference.service import RequestOptions
@@ -190,7 +184,7 @@ def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_
     for name in ("first", "second", "third"):
         late(name).data_received(KEYLESS)
     customer = late("customer")
-    head = RequestHead(b"POST", b"/v1/chat/completions", "1.1", True, (), {"host": "a"})
+    head = RequestHead(b"POST", b"/v1/chat/completions", "1.1", True, {"host": "a"})
     before, _, after = KEYLESS.removesuffix(b"{}").partition(b"2")
     customer._known = KnownHead(
         before,

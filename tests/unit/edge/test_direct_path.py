@@ -8,7 +8,7 @@ from typing import Any, cast
 from sparewatt.core.limits import LINK_CREDIT_PARTS
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.connection_registry import ConnectionRegistry
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.testing.clocks import ManualClock

@@ -14,7 +14,7 @@ import pytest
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.exchange import Exchange
-from sparewatt.edge.request_parser import RequestParser
+from sparewatt.edge.http1 import RequestParser
 from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.service import Ticket
 from sparewatt.inference.dispatch.attempt import Attempt

@@ -20,9 +20,8 @@ from sparewatt.core.errors import (
     SparewattError,
     UnknownField,
 )
-from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX
-from sparewatt.edge.bodies import read_body
-from sparewatt.edge.replies import error_reply
+from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.edge.bodies import CONTROL_BODY_BYTES_MAX, error_reply, read_body
 from sparewatt.gateway.routes import make_app
 from sparewatt.inference.dispatch.node_selection import ContextTooLong
 from sparewatt.protocol.openai.chat import error_headers

@@ -8,14 +8,12 @@ import pytest
 from aiohttp import web
 
 from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, InvalidField, RateLimited
-from sparewatt.core.limits import (
+from sparewatt.edge.idempotency import (
     IDEMPOTENT_ANSWER_BYTES_MAX,
     IDEMPOTENT_ANSWERS_BYTES_MAX,
     IDEMPOTENT_ANSWERS_MAX,
     IDEMPOTENT_ANSWERS_PER_KEY_MAX,
     IDEMPOTENT_S,
-)
-from sparewatt.edge.idempotency import (
     CachedAnswer,
     Idempotency,
     IdempotencyCache,
@@ -37,7 +35,7 @@ class Desk:
     def __init__(self) -> None:
         self.cache = IdempotencyCache()
         self.clock = ManualClock()
-        self._idempotency = Idempotency(self.cache, secret=b"k", clock=self.clock)
+        self._idempotency = Idempotency(cache=self.cache, secret=b"k", clock=self.clock)
         self.made = self.repeats = 0
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
@@ -238,7 +236,9 @@ def test_a_name_is_short_and_visible(name: str) -> None:
 
 
 def test_a_digest_covers_path_body_and_what_else_was_said() -> None:
-    ours, others = (Idempotency(IdempotencyCache(), secret=secret, clock=ManualClock()) for secret in (b"k", b"l"))
+    ours, others = (
+        Idempotency(cache=IdempotencyCache(), secret=secret, clock=ManualClock()) for secret in (b"k", b"l")
+    )
     same = ours.digest("/a", b"body", "x", "y")
     assert same == ours.digest("/a", b"body", "x", "y")
     assert len({same, others.digest("/a", b"body", "x", "y"), ours.digest("/b", b"body", "x", "y")}) == 3

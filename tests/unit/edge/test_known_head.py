@@ -10,9 +10,9 @@ import pytest
 from sparewatt.accounts.principal import principal_from_key
 from sparewatt.api.inference.chat import PATH, read_chat
 from sparewatt.edge.connection import Connection
+from sparewatt.edge.connection_registry import KnownHead, KnownHeads, known_head
 from sparewatt.edge.exchange import Endpoint, Exchange
-from sparewatt.edge.known_head import KnownHead, KnownHeads, known_head
-from sparewatt.edge.request_head import RequestHead
+from sparewatt.edge.http1 import RequestHead
 from tests.property.front import QuickRegistry, Turns
 from tests.unit.gateway.small_gateway import bearer, key_row
 
@@ -22,7 +22,7 @@ REST = b"\r\nAuthorization: Bearer k\r\n\r\n"
 
 def known(data: bytes = START + b"4" + REST + b"body", *, also: str | None = None) -> KnownHead | None:
     headers = {"host": "a"} | bearer() | ({also: "x"} if also else {})
-    head = RequestHead(b"POST", PATH.encode(), "1.1", True, (), headers)
+    head = RequestHead(b"POST", PATH.encode(), "1.1", True, headers)
     return known_head(data, head, entered(head))
 
 
@@ -32,7 +32,7 @@ def entered(head: RequestHead) -> Exchange:
     registry = QuickRegistry(turns)
     assert registry.inference is not None
     connection = Connection(registry, cast(asyncio.AbstractEventLoop, turns))
-    exchange = registry.inference.exchange(connection, head, Endpoint(PATH, read_chat))
+    exchange = Exchange(registry.inference, connection, head, Endpoint(PATH, read_chat))
     assert exchange.enter()
     return exchange
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse
 
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.testing.clocks import ManualClock

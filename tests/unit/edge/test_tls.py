@@ -12,8 +12,7 @@ import pytest
 from aiohttp import ClientConnectionError, ClientSession, web
 
 from sparewatt.core.errors import StartupError
-from sparewatt.edge.listener import listen
-from sparewatt.edge.server import serving
+from sparewatt.edge.server import listen, serving
 from sparewatt.edge.tls import Certificate
 from tests.certificates import Pair, make_certificate
 from tests.unit.edge.served import plain_refusals

@@ -24,9 +24,8 @@ from sparewatt.cluster.peers import Peers
 from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId, new_id
 from sparewatt.core.rng import seeded
-from sparewatt.edge.listener import listen
-from sparewatt.edge.server import serving
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.server import listen, serving
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.routes import endpoint_groups, inference_endpoints, make_app, refusals
 from sparewatt.gateway.services import Services, build

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
-from sparewatt.edge.listener import bind, listen
+from sparewatt.edge.server import CLIENT_UNSENT_BYTES_MAX, bind, listen
 from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, refuse_unlinkable, refuse_unsafe
 from sparewatt.gateway.settings import GatewaySettings
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from sparewatt.cli.gateway.gateway import gateway
 from sparewatt.core.errors import StartupError
-from sparewatt.edge.listener import bind, listen
+from sparewatt.edge.server import bind, listen
 from sparewatt.gateway.processes import reserved_ports, run_processes
 from sparewatt.gateway.settings import GatewaySettings
 

@@ -7,7 +7,7 @@ import pytest
 
 from sparewatt.api.dashboard.status_page import render_status
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable

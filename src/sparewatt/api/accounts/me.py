@@ -13,9 +13,8 @@ from sparewatt.api.accounts.descriptions import describe_account, describe_key, 
 from sparewatt.api.accounts.policies import policy_text
 from sparewatt.api.accounts.refresh import refresh_account
 from sparewatt.api.endpoint import get, patch, post
-from sparewatt.edge.auth import Authenticator
+from sparewatt.edge.auth import Authenticator, cookie_name
 from sparewatt.edge.bodies import read_json
-from sparewatt.edge.cookies import cookie_name
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.accounts import AccountChange, AccountClosureBody, AccountInfo, OwnAccount, PrincipalInfo
 

@@ -13,9 +13,8 @@ from sparewatt.core.errors import InvalidField, JobFailed
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.bodies import read_body
+from sparewatt.edge.bodies import json_reply, read_body
 from sparewatt.edge.middleware import context_of
-from sparewatt.edge.replies import json_reply
 from sparewatt.inference.admission.sizing import size_of
 from sparewatt.inference.responses.shelf import ShelfFactory, require_shelf
 from sparewatt.protocol.api.responses import CompactionItem, InputTokenCount, ResponseCompaction, ResponseUsage

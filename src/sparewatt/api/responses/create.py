@@ -14,7 +14,7 @@ from sparewatt.api.responses.submissions import ResponseCaller, ResponseSubmissi
 from sparewatt.api.responses.writer import ResponseWriter
 from sparewatt.core.clock import Clock
 from sparewatt.core.rng import Rng
-from sparewatt.edge.replies import json_reply
+from sparewatt.edge.bodies import json_reply
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.protocol.api.responses import ResponseObject

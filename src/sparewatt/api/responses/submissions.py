@@ -15,10 +15,9 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.bodies import read_body
+from sparewatt.edge.bodies import read_body, refusal_reply
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
-from sparewatt.edge.replies import refusal_reply
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory
