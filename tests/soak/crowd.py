@@ -29,7 +29,7 @@ from sparewatt.inference.matcher.model import HealthRules, NodeRow
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad
-from sparewatt.telemetry.feed.live_feed import LOOK_S
+from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.feed.places import REGIONS
 from tests.unit.edge.served import serving_on
 from tests.unit.gateway.small_gateway import CHEAP, ListDatabase
@@ -112,8 +112,8 @@ async def change(services: Services, chance: random.Random) -> None:
 
 async def look(services: Services) -> None:
     while True:
-        await services.live.look()
-        await asyncio.sleep(LOOK_S)
+        await services.live.make_frame()
+        await asyncio.sleep(FRAME_S)
 
 
 async def main(port: int) -> None:

@@ -53,9 +53,6 @@ MATCHES_LOOKED_BACK_MAX = 2_000
 MATCHES_TO_STORE_MAX = 1_000
 """Explanations that wait for Postgres; when it is away for longer, the oldest are lost."""
 
-MATCHES_STORED_AT_ONCE = 100
-"""Explanations written in one go, which takes about 20 ms to put into words."""
-
 MATCHES_STORED_DAYS = 7
 """Long enough to look into a complaint."""
 
@@ -445,26 +442,14 @@ RESPONSE_LOG_BYTES_MAX = 4 * MIB
 RESPONSE_CANCEL_S = 5.0
 """How long a request to cancel waits for the gateway that writes the answer; it is asked once a second."""
 
-FEED_FRAMES_KEPT = 60
-"""Half a minute of the live feed: a browser that lost its connection goes on where it was."""
-
 FEED_VIEWERS_MAX = 1_000
 """Who may watch one gateway at once; each holds a socket and nothing else."""
 
 FEED_VIEWERS_PER_ADDRESS_MAX = 50
 """Of those, from one address: an office, or a wall of screens."""
 
-FEED_MATCHES_KEPT = 50
-"""Matches that a new viewer sees."""
-
-FEED_MATCHES_PER_FRAME = 40
-"""Matches that one frame tells of; beyond that a person sees only that there are more."""
-
 FEED_WRITE_S = 20.0
 """A viewer that takes nothing for this long is gone."""
-
-HISTORY_NAMES_MAX = 1_000
-"""Models and error codes counted at once; a liar may send many names, and the books of the rest are not theirs."""
 
 HISTORY_POINTS_MAX = 3_000
 """Points of one line: a day by minutes, or two months by hours."""
@@ -477,9 +462,6 @@ WEB_ASSET_BYTES_MAX = 8 * MIB
 
 METRICS_MODELS_MAX = 100
 """Models with a line of their own among a gateway's figures, about 50 series each; the rest is counted together."""
-
-METRICS_NODES_MAX = 1_000
-"""Nodes that are told one by one, where the operator wants that: about 25 series each."""
 
 PULSE_NODES_MAX = 40
 """Nodes that an operator's live picture tells of: as many as a tall terminal has lines."""

@@ -17,7 +17,7 @@ from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher import kernel
 from sparewatt.ledger.retention import retention_start
-from sparewatt.telemetry.feed.live_feed import LOOK_S
+from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
 
 _log = Logger("sparewatt.gateway")
@@ -81,7 +81,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("matches_store", MATCH_STORE_S, services.explanations.store),
         Chore("responses_heartbeat", RESPONSE_HEARTBEAT_S, lambda: _report_responses(services)),
         Chore("responses_old", RESPONSE_FORGET_S, services.database.responses.forget_old),
-        Chore("live_feed", LOOK_S, services.live.look),
+        Chore("live_feed", FRAME_S, services.live.make_frame),
         Chore("history", STORE_S, services.history.store),
         Chore("money", MONEY_S, services.money.run_chores),
         Chore("power_save", POWER_S, lambda: save_power(services)),

@@ -84,7 +84,7 @@ async def exchange_news(services: Services) -> None:
     news = await services.peers.exchange(watching=services.live.viewers > 0)
     for number in news.restarted:
         services.shared_idempotency.release(number)
-    services.live.on_elsewhere(news.matches)
+    services.live.on_peer_matches(news.matches)
 
 
 def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHandler[Any, Any]]:
@@ -128,6 +128,8 @@ def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHand
 def _news(services: Services, request: NewsRequest) -> NewsReply:
     peers, live, accounting = services.peers, services.live, services.accounting
     version = f"{peers.run}.{services.links.version}"
+    if not request.watching:
+        live.stop_sharing(request.number)
     first_token_ms, first_tokens = services.counter.first_tokens()
     return NewsReply(
         run=peers.run,
@@ -138,5 +140,5 @@ def _news(services: Services, request: NewsRequest) -> NewsReply:
         first_token_ms=first_token_ms,
         first_tokens=first_tokens,
         held=accounting.metering.budgets.pending() if accounting is not None else {},
-        matches=live.pass_on(request.number) if request.watching else live.stop_passing(request.number),
+        matches=live.share(request.number) if request.watching else [],
     )

@@ -9,7 +9,7 @@ from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.core.errors import StartupError
 from sparewatt.edge.server import listen
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_strangers
+from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_public_host
 
 
 def open_metrics_socket(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> socket.socket | None:
@@ -20,7 +20,7 @@ def open_metrics_socket(settings: GatewaySettings, slot: ProcessSlot = ALONE) ->
     """
     if not settings.metrics:
         return None
-    refuse_strangers(settings.metrics_host)
+    refuse_public_host(settings.metrics_host)
     if slot.metrics_ports:
         return listen(settings.metrics_host, slot.metrics_ports[slot.number], shared=True)
     if settings.metrics_port is not None:

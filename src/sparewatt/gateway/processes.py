@@ -31,7 +31,7 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database
-from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_strangers
+from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_public_host
 
 _log = Logger("sparewatt.gateway")
 READY_POLL_S = 0.05
@@ -187,7 +187,7 @@ def _hold_for_metrics(settings: GatewaySettings, hold: Callable[[str, int], int]
     if not settings.metrics:
         return ()
     host, named = settings.metrics_host, settings.metrics_port
-    refuse_strangers(host)
+    refuse_public_host(host)
 
     def usual(at: int) -> int:
         try:

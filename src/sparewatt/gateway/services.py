@@ -57,8 +57,8 @@ from sparewatt.telemetry.explanations import Explanations
 from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
-from sparewatt.telemetry.loop_lag import LoopLag
 from sparewatt.telemetry.metrics.collector import MetricsCollector
+from sparewatt.telemetry.metrics.process_metrics import LoopLag
 from sparewatt.telemetry.metrics.server import MetricsServer
 from sparewatt.telemetry.pulse_counts import PulseCounts
 
@@ -323,7 +323,7 @@ def build(
             database.node_results,
             clock=clock,
             counts_uptime=peers.counts_uptime,
-            is_elsewhere=peers.has_link,
+            has_peer_link=peers.has_link,
         ),
         live=live,
         explanations=Explanations(dispatcher=dispatcher, table=table, keys=keys, database=database, peers=client),
@@ -335,7 +335,7 @@ def build(
             peers=client,
             instance=live.frames.run,
         ),
-        metrics=MetricsServer(collector, drain=drain, ports=slot.metrics_ports),
+        metrics=MetricsServer(collector=collector, drain=drain, ports=slot.metrics_ports),
         idempotency=Idempotency(cache=cache, secret=request_secret, clock=clock, peers=shared if slot.others else None),
         downloads=Downloads(root_url),
         slot=slot,

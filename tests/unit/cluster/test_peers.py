@@ -322,14 +322,14 @@ async def test_viewers_see_the_matches_of_the_other_process(pair: Pair) -> None:
     await pair.exchange()
     fail_job(pair.second, "match_after")
     await pair.exchange()
-    await pair.first.live.look()
+    await pair.first.live.make_frame()
     shown = b"".join(frame.data for frame in pair.first.live.frames.after(1) or ())
     assert b"match_before" in shown
     assert b"match_after" in shown
-    assert pair.second.live._passed != {}
+    assert pair.second.live._peer_cursors != {}
     pair.first.live.leave()
     await pair.exchange()
-    assert pair.second.live._passed == {}
+    assert pair.second.live._peer_cursors == {}
 
 
 # requests that are sent again

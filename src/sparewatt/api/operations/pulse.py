@@ -23,8 +23,8 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.model import NodeRow, NodeState
 from sparewatt.protocol.api.operations import Pulse, PulseModel, PulseNode, PulseTotals
 from sparewatt.protocol.link.node_report import Sensors
-from sparewatt.telemetry.metrics.batches import in_batches
-from sparewatt.telemetry.metrics.histogram import TIMES_S
+from sparewatt.telemetry.job_counter import TIMES_S
+from sparewatt.telemetry.metrics.node_metrics import in_batches
 from sparewatt.telemetry.pulse_counts import NO_COUNTS, PulseCounts
 
 _NO_WORK = NodeCounts(tokens=0, done=0, failed=0)

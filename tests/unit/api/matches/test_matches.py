@@ -9,9 +9,10 @@ import pytest
 
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId, NodeId
-from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX, MATCHES_STORED_AT_ONCE
+from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.telemetry.explanations import MATCHES_STORED_AT_ONCE
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, OTHER, USER, ListDatabase, bearer, make_services, running
 from tests.unit.inference.nodes import a_dispatched_job, a_job, a_model, a_table, node_id, some_specs
 from tests.unit.inference.scripted import RecordingSink

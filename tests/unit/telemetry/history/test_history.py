@@ -15,14 +15,18 @@ from sparewatt.cluster.process_slot import ProcessSlot
 from sparewatt.cluster.questions import NewsReply
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.core.limits import HISTORY_NAMES_MAX
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.ranking import BALANCED
 from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow, HistoryStore
-from sparewatt.telemetry.history.buckets import bucket_of, empty, percentile, total_of
-from sparewatt.telemetry.history.interval import IntervalFigures
-from sparewatt.telemetry.history.points import CROWD, describe_figures
+from sparewatt.telemetry.history.interval import (
+    HISTORY_NAMES_MAX,
+    IntervalFigures,
+    bucket_of,
+    empty,
+    percentile,
+)
+from sparewatt.telemetry.history.points import JOBS_FOR_A_SUM_MIN, describe_figures
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.testing.clocks import ManualClock
@@ -64,10 +68,9 @@ def test_a_percentile_lies_within_a_bucket_of_the_true_one(values: list[float], 
     assert true / 1.34 <= found <= after * 1.34
 
 
-def test_nothing_has_no_percentile_and_sums_take_shorter_lists() -> None:
+def test_nothing_has_no_percentile() -> None:
     assert percentile(empty(), 0.5) is None
     assert percentile([], 0.5) is None
-    assert total_of([[1, 2], [1]])[:2] == [2, 2]
 
 
 def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
@@ -81,7 +84,7 @@ def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
     assert interval.take(["network"]) == {}
 
 
-@given(jobs=st.integers(1, CROWD - 1), tokens=st.integers(0, 10**6))
+@given(jobs=st.integers(1, JOBS_FOR_A_SUM_MIN - 1), tokens=st.integers(0, 10**6))
 def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
     shown = describe_figures(HistoryCounts(jobs=jobs, tokens=tokens), step_s=60)
     assert (shown.jobs, shown.tokens, shown.tokens_per_s) == (jobs, None, None)
@@ -287,5 +290,5 @@ async def test_time_is_counted_by_one_process_and_jobs_by_each() -> None:
 async def test_a_node_with_a_link_to_another_process_is_up() -> None:
     interval, table = IntervalFigures(), a_table(1)
     table.disconnect(node_id(1), unix_s=0.0)
-    interval.add_uptime(table, passed_s=10.0, unix_s=1.0, is_elsewhere=lambda node: node == node_id(1))
+    interval.add_uptime(table, passed_s=10.0, unix_s=1.0, has_peer_link=lambda node: node == node_id(1))
     assert interval.take(["node"])["node", node_id(1)].up_s == 10.0

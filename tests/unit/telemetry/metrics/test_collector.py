@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import METRICS_MODELS_MAX, METRICS_NODES_MAX
+from sparewatt.core.limits import METRICS_MODELS_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.model import NodeRow
 from sparewatt.protocol.link.node_report import GpuReading, NodeLoad, Sensors, ServerMetrics
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.collector import MetricsCollector
-from sparewatt.telemetry.metrics.exposition import render
-from sparewatt.telemetry.metrics.job_metrics import largest
-from sparewatt.telemetry.metrics.model import Family
-from sparewatt.telemetry.metrics.node_metrics import chosen
+from sparewatt.telemetry.metrics.node_metrics import METRICS_NODES_MAX, largest, shown_nodes
+from sparewatt.telemetry.metrics.prometheus import Metric
 from tests.unit.gateway.small_gateway import make_services
 from tests.unit.inference.nodes import MODEL, a_table, node_id, some_specs
 from tests.unit.telemetry.metrics.scraped import Scraped, read
@@ -32,7 +29,7 @@ def services_of(nodes: int = 2, *, by_node: bool = False) -> Services:
 
 
 def collector_of(services: Services) -> MetricsCollector:
-    return services.metrics._collector
+    return services.metrics.collector
 
 
 async def scrape(services: Services) -> Scraped:
@@ -40,10 +37,11 @@ async def scrape(services: Services) -> Scraped:
 
 
 async def test_every_family_is_one_of_the_table_and_is_explained() -> None:
-    known = {metric.name: metric.kind for metric in names.ALL}
-    assert len(known) == len(names.ALL)
-    told = PAGE.read_text()
-    assert [name for name in known if f"`{name}" not in told] == []
+    metrics = [value for value in vars(names).values() if isinstance(value, Metric)]
+    known: dict[str, str] = {metric.name: metric.kind for metric in metrics}
+    assert len(known) == len(metrics)
+    documented = PAGE.read_text()
+    assert [name for name in known if f"`{name}" not in documented] == []
     services = services_of(by_node=True)
     services.counter.on_finished(a_record(an_attempt()))
     assert (await scrape(services)).kinds.items() <= known.items()
@@ -136,15 +134,9 @@ def test_of_very_many_models_the_rest_is_one() -> None:
 def test_of_very_many_nodes_those_that_are_there_are_told() -> None:
     away = [NodeRow(NodeId(f"0x{at}"), some_specs(), index=at) for at in range(METRICS_NODES_MAX)]
     here = [NodeRow(NodeId(f"here{at}"), some_specs(), index=10_000 + at, connected=True) for at in range(3)]
-    found = chosen([*away, *here])
+    found = shown_nodes([*away, *here])
     assert len(found) == METRICS_NODES_MAX
     assert list(found[:3]) == here
-
-
-async def test_figures_can_be_sent_from_one_process_to_another() -> None:
-    families = await collector_of(services_of(by_node=True)).collect()
-    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(families), type=list[Family])
-    assert render(sent) == render(families)
 
 
 @pytest.mark.parametrize("stopping", [False, True])

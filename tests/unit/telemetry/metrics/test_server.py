@@ -14,7 +14,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.gateway import metrics_port
 from sparewatt.gateway.metrics_port import open_metrics_socket
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.telemetry.loop_lag import EVERY_S, LoopLag
+from sparewatt.telemetry.metrics.process_metrics import LAG_PROBE_S, LoopLag
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, bearer, make_services, running
 from tests.unit.telemetry.metrics.scraped import read
@@ -95,6 +95,6 @@ def test_how_late_timers_ring_is_counted() -> None:
     clock = ManualClock(now_s=0.0)
     lag = LoopLag(clock=clock)
     lag.watch()
-    clock.advance(4 * EVERY_S)
+    clock.advance(4 * LAG_PROBE_S)
     assert sum(lag.histogram.counts) == 4
     assert lag.histogram.total == pytest.approx(0.0)
