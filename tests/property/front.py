@@ -14,7 +14,7 @@ from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.limits import TICK_BUDGET_S
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection import Connection
-from sparewatt.edge.connection_registry import ConnectionRegistry
+from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, ConnectionRegistry
 from sparewatt.edge.http1 import RequestHead
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from tests.unit.gateway.small_gateway import make_services
@@ -114,6 +114,7 @@ class QuickRegistry(ConnectionRegistry):
         )
         self.turns = turns
         self.late_requests = FairQueue(turns.call_soon, clock=lambda: turns.now_s)
+        self.disconnects = FairQueue(turns.call_soon, at_once=CONNECTIONS_CLOSED_PER_TICK, clock=lambda: turns.now_s)
 
     def be_late(self) -> None:
         """Others were begun in this turn, and took long."""

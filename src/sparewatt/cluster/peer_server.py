@@ -1,4 +1,4 @@
-"""Answering the other processes of this gateway: on loopback, to whoever shows the secret that the parent gave them.
+"""The server for questions of the other processes of this gateway: on loopback, with a secret from the parent process.
 
 It only carries questions and answers. Which questions this process answers, and how, comes in by argument: each view
 of the gateway's state brings its own handlers.
@@ -16,8 +16,7 @@ from aiohttp import web
 
 from sparewatt.cluster.peer_client import LOOPBACK
 from sparewatt.cluster.process_slot import ProcessSlot
-from sparewatt.cluster.questions import PeerQuestion
-from sparewatt.core.limits import SIBLING_BODY_BYTES_MAX
+from sparewatt.cluster.questions import PEER_BODY_BYTES_MAX, PeerQuestion
 from sparewatt.edge.server import listen
 
 A = TypeVar("A")
@@ -30,7 +29,7 @@ class PeerHandler(NamedTuple, Generic[A, T]):
 
 
 @runtime_checkable
-class AnswersPeers(Protocol):
+class PeerView(Protocol):
     """A view of this process's state that peers may ask for."""
 
     def handlers(self) -> list[PeerHandler[Any, Any]]: ...
@@ -41,8 +40,8 @@ def make_peer_app(slot: ProcessSlot, handlers: Iterable[PeerHandler[Any, Any]]) 
     by_name = {handler.question.name: handler for handler in handlers}
 
     async def answer(request: web.Request) -> web.Response:
-        shown = request.headers.get("authorization", "").encode(errors="replace")
-        if not slot.secret or not hmac.compare_digest(shown, expected):
+        token = request.headers.get("authorization", "").encode(errors="replace")
+        if not slot.secret or not hmac.compare_digest(token, expected):
             return web.Response(status=401)
         handler = by_name.get(request.match_info["question"])
         if handler is None:
@@ -54,17 +53,18 @@ def make_peer_app(slot: ProcessSlot, handlers: Iterable[PeerHandler[Any, Any]]) 
         reply = await handler.answer(question)
         return web.Response(body=msgspec.json.encode(reply), content_type="application/json")
 
-    app = web.Application(client_max_size=SIBLING_BODY_BYTES_MAX)
+    app = web.Application(client_max_size=PEER_BODY_BYTES_MAX)
     app.add_routes([web.post("/{question}", answer)])
     return app
 
 
 @asynccontextmanager
 async def answering_peers(slot: ProcessSlot, handlers: Iterable[PeerHandler[Any, Any]]) -> AsyncIterator[None]:
-    """Answer the others from now on."""
+    """Answer the others as long as this context lasts."""
     listener = listen(LOOPBACK, slot.peer_ports[slot.number], shared=True)
-    app = make_peer_app(slot, handlers)
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        make_peer_app(slot, handlers), handler_cancellation=True, access_log=None, shutdown_timeout=1.0
+    )
     await runner.setup()
     try:
         await web.SockSite(runner, listener).start()

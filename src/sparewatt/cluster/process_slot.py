@@ -1,4 +1,4 @@
-"""Which of a gateway's processes this is, and where the others are."""
+"""Which of a gateway's processes this is, and the ports of the others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class ProcessSlot(msgspec.Struct, frozen=True):
 
     number: int = 0
     link_ports: tuple[int, ...] = ()
-    """Where each process takes links; they stay the same when a process restarts."""
+    """Where each process accepts links; they stay the same when a process restarts."""
     peer_ports: tuple[int, ...] = ()
     """Where each answers the others, on loopback."""
     metrics_ports: tuple[int, ...] = ()
-    """Where each exposes its metrics; none where they are off."""
+    """Where each exposes its metrics; empty if metrics are off."""
     secret: str = ""
-    """The bearer token that peers show each other."""
+    """The bearer token between processes."""
     prompt_secret: str = ""
-    """Keys the digests of requests, so that two processes know the same request by the same digest."""
+    """Keys the digests of requests: the same request has the same digest in every process."""
 
     @property
     def count(self) -> int:

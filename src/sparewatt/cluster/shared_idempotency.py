@@ -1,6 +1,6 @@
-"""One `Idempotency-Key` over several processes: each id belongs to the cache of one of them, by its hash.
+"""`Idempotency-Key` over several processes: each id belongs to the cache of one of them, by its hash.
 
-A process that gets a request claims it there, produces the answer, and settles it there.
+The process that received a request claims the id at its owner, produces the answer, and settles it at the owner.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from sparewatt.cluster.peer_client import PeerClient
@@ -36,12 +37,13 @@ from sparewatt.edge.idempotency import (
     Repetition,
     conflict,
     mismatch,
+    produce_and_settle,
     too_many_running,
 )
 
 AWAY_RETRY_S = 1.0
 WITHDRAWN_MAX = 1000
-"""Claims that were taken back while they waited or were on their way, remembered for when they arrive."""
+"""Claims that were settled before they arrived or were granted, remembered until they arrive."""
 _T = TypeVar("_T")
 
 
@@ -54,7 +56,7 @@ class IdempotencyClaim(NamedTuple):
 
 
 class SharedIdempotency:
-    """Implements IdempotencyPeers, and answers the others for what is cached here."""
+    """Implements IdempotencyPeers, and answers peers for the ids that this process owns."""
 
     def __init__(self, cache: IdempotencyCache, client: PeerClient, *, clock: Clock, rng: Rng) -> None:
         self._cache = cache
@@ -63,9 +65,9 @@ class SharedIdempotency:
         self._rng = rng
         self._claims: dict[IdempotencyId, IdempotencyClaim] = {}
         self._withdrawn: OrderedDict[str, None] = OrderedDict()
-        """Tokens of claims that were settled before they arrived: messages may overtake each other."""
+        """Tokens of claims that were settled before they arrived: messages can overtake each other."""
 
-    # requests that come in here
+    # requests that this process received
 
     def owns(self, id_: IdempotencyId) -> bool:
         return self._owner(id_) != self._client.slot.number
@@ -81,12 +83,12 @@ class SharedIdempotency:
         *,
         outcome: Callable[[_T], ProducedAnswer],
     ) -> _T | CachedAnswer:
-        """Raises IdempotencyConflict, IdempotencyMismatch, RateLimited, or StoreUnavailable if its owner is away."""
+        """Raises IdempotencyConflict, IdempotencyMismatch, RateLimited, or StoreUnavailable if the owner is down."""
         token = new_id("claim", rng=self._rng)
         reply = await self._claim(repetition, token)
         match reply.state:
             case "new":
-                return await self._produce(repetition.id, token, produce, outcome)
+                return await produce_and_settle(produce, outcome, partial(self._settle, repetition.id, token))
             case "answered" if reply.answer is not None:
                 repetition.on_repeat()
                 return CachedAnswer(reply.answer.body, reply.answer.headers)
@@ -104,36 +106,21 @@ class SharedIdempotency:
             request = ClaimRequest(self._client.slot.number, token, *id_, repetition.digest)
             reply = await self._client.ask(self._owner(id_), CLAIM, request)
         finally:
-            if reply is None:  # whether it was granted or not, nobody will produce it
+            if reply is None:  # granted or not, the answer will not be produced
                 self._settle(id_, token, None, keep=False)
         if reply is None:
             raise StoreUnavailable(
-                "The part of this gateway that keeps this Idempotency-Key is starting again. Try again.",
+                "The part of this gateway that has this Idempotency-Key is restarting. Try again in a second.",
                 retry_after_s=AWAY_RETRY_S,
             )
         return reply
-
-    async def _produce(
-        self,
-        id_: IdempotencyId,
-        token: str,
-        produce: Callable[[], Awaitable[_T]],
-        outcome: Callable[[_T], ProducedAnswer],
-    ) -> _T:
-        produced = ProducedAnswer(is_answer=False)
-        try:
-            reply = await produce()
-            produced = outcome(reply)
-            return reply
-        finally:
-            self._settle(id_, token, produced.cached if produced.is_answer else None, keep=produced.is_answer)
 
     def _settle(self, id_: IdempotencyId, token: str, answer: CachedAnswer | None, *, keep: bool) -> None:
         is_small = answer is not None and answer.size_bytes <= IDEMPOTENT_ANSWER_BYTES_MAX
         sent = IdempotentAnswer(answer.body, dict(answer.headers)) if answer is not None and is_small else None
         self._client.send(self._owner(id_), SETTLE, SettleRequest(token, *id_, answer=sent, keep=keep))
 
-    # what others ask
+    # questions of peers
 
     def handlers(self) -> list[PeerHandler[ClaimRequest, ClaimReply] | PeerHandler[SettleRequest, YesReply]]:
         return [PeerHandler(CLAIM, self.claim), PeerHandler(SETTLE, self.settle)]
@@ -156,26 +143,23 @@ class SharedIdempotency:
             if self._cache.has(id_, entry):
                 return ClaimReply("conflict")
             await asyncio.sleep(0)
-        return ClaimReply("conflict")  # nobody waits for it any more
+        return ClaimReply("conflict")  # withdrawn: the reply is not read
 
     async def settle(self, request: SettleRequest) -> YesReply:
-        return YesReply(self.end_claim(request))
-
-    def end_claim(self, request: SettleRequest) -> bool:
-        """False if there is no such claim."""
+        """No if there is no such claim."""
         id_ = (request.key, request.name)
         claim = self._claims.get(id_)
         if claim is None or claim.token != request.token:
             self._withdrawn[request.token] = None
             if len(self._withdrawn) > WITHDRAWN_MAX:
                 self._withdrawn.popitem(last=False)
-            return False
+            return YesReply(False)
         del self._claims[id_]
         answer = CachedAnswer(request.answer.body, request.answer.headers) if request.answer is not None else None
         self._cache.end(id_, claim.entry, answer, keep=request.keep)
-        return True
+        return YesReply(True)
 
     def release(self, number: int) -> None:
-        """That process has restarted: what it was to produce will not come."""
+        """Drop the claims of a process that restarted: it will not produce those answers."""
         for id_ in [id_ for id_, claim in self._claims.items() if claim.number == number]:
             self._cache.end(id_, self._claims.pop(id_).entry, None, keep=False)

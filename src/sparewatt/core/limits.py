@@ -136,12 +136,6 @@ LINK_JOBS_MAX = 256
 GATEWAY_PROCESSES_MAX = 64
 """Processes of one gateway. A node keeps a link to each, and each asks every other twice a second how it is."""
 
-SIBLING_ASK_S = 1.0
-"""How long a process waits for an answer of another one of its gateway, on loopback: it has a millisecond's work."""
-
-SIBLING_BODY_BYTES_MAX = 16 * MIB
-"""What one process tells another at once: a list of a hundred thousand nodes is five."""
-
 LINK_HANDSHAKE_S = 10.0
 """From opening the socket to a verified signature."""
 

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from sparewatt.cluster.peer_server import AnswersPeers, PeerHandler, answering_peers
+from sparewatt.cluster.peer_server import PeerHandler, PeerView, answering_peers
 from sparewatt.cluster.questions import (
     GIVE_BACK,
     NEWS,
@@ -121,7 +121,7 @@ def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHand
         *services.shared_idempotency.handlers(),
         *services.explanations.handlers(),
         *services.pulse.handlers(),
-        *(handler for group in groups if isinstance(group, AnswersPeers) for handler in group.handlers()),
+        *(handler for group in groups if isinstance(group, PeerView) for handler in group.handlers()),
     ]
 
 

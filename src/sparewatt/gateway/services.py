@@ -165,7 +165,7 @@ def _peer_credits(client: PeerClient, peers: Peers) -> PeerCredits:
     async def call_in(account: AccountId) -> bool:
         return any(reply.yes for reply in await client.ask_all(GIVE_BACK, GiveBackRequest(account)))
 
-    return PeerCredits(call_in, peers.held, SHARED_BUDGET_RELOAD_S)
+    return PeerCredits(call_in, peers.pending, SHARED_BUDGET_RELOAD_S)
 
 
 def build(

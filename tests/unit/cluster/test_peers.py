@@ -419,7 +419,8 @@ async def test_a_claim_that_was_taken_back_before_it_came_holds_nothing(pair: Pa
     """Two messages of one process may overtake each other."""
     owner, which = pair.second, name_owned_by(pair.second)
     asked = ClaimRequest(pair.first.slot.number, "claim_1", *which, b"same")
-    assert not owner.shared_idempotency.end_claim(SettleRequest("claim_1", *which, answer=None, keep=False))
+    settled = await owner.shared_idempotency.settle(SettleRequest("claim_1", *which, answer=None, keep=False))
+    assert not settled.yes
     assert (await owner.shared_idempotency.claim(asked)).state == "conflict"
     assert body_of(await send(owner, which)) == b"answer"
 
@@ -431,7 +432,7 @@ async def test_a_claim_that_was_taken_back_while_it_waited_holds_nothing(pair: P
     waiting = asyncio.create_task(owner.shared_idempotency.claim(second))
     await asyncio.sleep(0)
     for asked in (second, first):
-        owner.shared_idempotency.end_claim(SettleRequest(asked.token, *which, answer=None, keep=False))
+        await owner.shared_idempotency.settle(SettleRequest(asked.token, *which, answer=None, keep=False))
     assert (await waiting).state == "conflict"
     assert body_of(await send(owner, which)) == b"answer"
 
