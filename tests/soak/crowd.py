@@ -21,7 +21,7 @@ from sparewatt.cluster.process_slot import ALONE
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import KeyId, MatchId, new_id
 from sparewatt.core.rng import seeded
-from sparewatt.gateway.services import Services, build
+from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.match import match
@@ -58,7 +58,7 @@ def make_crowd(clock: SystemClock, chance: random.Random) -> NodeTable:
 def make_services(clock: SystemClock, chance: random.Random) -> Services:
     """The parts of a gateway without Postgres, by a clock that goes."""
     database, client, rng = ListDatabase(), PeerClient(ALONE), seeded(1)
-    return build(
+    return Services(
         GatewaySettings(database_url="postgresql://nowhere", heartbeat_s=HEARTBEAT_S),
         database,
         table=make_crowd(clock, chance),

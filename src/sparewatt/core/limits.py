@@ -262,12 +262,6 @@ SESSION_REMEMBERED_S = 2.0
 RATE_METERS_MAX = 100_000
 """Keys or addresses whose use is counted at the same time (about 300 bytes each); the longest idle go first."""
 
-REQUESTS_PER_MIN_DEFAULT = 6_000
-"""A key's requests per minute where nothing else is said: 100 a second, which keeps a runaway loop bearable."""
-
-TOKENS_PER_MIN_DEFAULT = 10_000_000
-"""A key's tokens per minute, likewise: several big machines' worth."""
-
 RETRY_AFTER_S_MAX = 120.0
 """SDKs give up on longer waits, or block for as long."""
 
@@ -396,15 +390,6 @@ DEPOSIT_PARTS_MAX = 1_000
 
 OWN_WHEEL_BYTES_MAX = 16 * MIB
 """What a gateway keeps in memory to hand out as its own package; it is under one."""
-
-BACKUP_MANIFEST_BYTES_MAX = 16 * MIB
-"""The list of what a backup holds; a directory with ten thousand files needs one."""
-
-BACKUP_FILES_MAX = 10_000
-"""Files of a data directory that a backup takes; a network on one machine has dozens."""
-
-BACKUP_TRIES_MAX = 100
-"""A journal that is rewritten in the very moment of the snapshot makes it start over; that takes milliseconds."""
 
 RESPONSE_ITEMS_MAX = 10_000
 """Items in one request: an agent's day of messages, calls and their results."""

@@ -1,4 +1,4 @@
-"""How a process takes part in a gateway of several: it takes links, answers its peers, and opens when they are ready.
+"""A process as part of a gateway of several: it accepts links, answers its peers, and opens when they are ready.
 
 A gateway of one process has no peers, and none of this runs there.
 """
@@ -32,12 +32,12 @@ from sparewatt.gateway.routes import make_link_app, refusals
 from sparewatt.gateway.services import Services
 
 WAIT_FOR_NODES_S, NODES_POLL_S = 8.0, 0.1
-"""How long a process that starts waits for nodes that other processes have; an older agent never comes."""
+"""How long a starting process waits for the nodes of other processes; an older agent links to one process only."""
 
 
 @contextlib.asynccontextmanager
 async def joined(services: Services, groups: Sequence[object], *, tls: ssl.SSLContext | None) -> AsyncIterator[None]:
-    """Take links and answer the peers. `groups`: the endpoints, some of which answer peers too."""
+    """Accept links and answer peers. `groups`: the endpoint classes, some of which answer peers too."""
     link_port = services.slot.link_port
     if link_port is None:
         raise StartupError("A process of a gateway needs a link port.")
@@ -59,9 +59,9 @@ async def joined(services: Services, groups: Sequence[object], *, tls: ssl.SSLCo
 
 
 async def wait_until_it_may_open(services: Services, stop: asyncio.Event) -> None:
-    """Until clients may come: the parent says so, and the nodes that other processes have are here; or the end.
+    """Wait for the parent's permission, and for the nodes that other processes have; or for the stop.
 
-    Else a process that started again would refuse its share of the requests, while nodes are still dialling.
+    Else a restarted process would refuse its share of the requests while nodes are still connecting to it.
     """
     waits = [asyncio.create_task(services.peers.may_open.wait()), asyncio.create_task(stop.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +80,7 @@ async def _wait_for_nodes(services: Services) -> None:
 
 
 async def exchange_news(services: Services) -> None:
-    """Ask the peers how they are, and act on it: release what a restarted one had claimed, show their matches."""
+    """Ask the peers for news: release the claims of a restarted one, pass their matches to the live feed."""
     news = await services.peers.exchange(watching=services.live.viewers > 0)
     for number in news.restarted:
         services.shared_idempotency.release(number)
@@ -88,7 +88,7 @@ async def exchange_news(services: Services) -> None:
 
 
 def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHandler[Any, Any]]:
-    """What this process answers to its peers: each view brings its own, the rest is here."""
+    """The questions that this process answers: each view brings its own handlers, the others are here."""
 
     async def ready(request: ReadyRequest) -> ReadyReply:
         if request.may_open:

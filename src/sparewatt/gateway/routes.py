@@ -1,4 +1,4 @@
-"""Every route of the gateway: the endpoint classes of `api/`, each with the collaborators that it needs."""
+"""Every route of the gateway: the endpoint classes of `api/`, each with the collaborators it needs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from sparewatt.inference.responses.shelf import ShelfFactory
 
 
 def endpoint_groups(services: Services) -> list[object]:
-    """Made once: some of them have state, and answer questions of other processes."""
+    """Made once per process: some have state, and answer questions of other processes."""
     return [
         *_inference_groups(services),
         *_network_groups(services),
@@ -108,13 +108,13 @@ def _network_groups(services: Services) -> list[object]:
         NetworkEndpoints(
             states=services.states,
             live=services.live,
-            published=services.doors.published,
+            published=services.public_limits.published,
             clock=clock,
             signup_mode=services.settings.signup_mode,
             has_billing=services.settings.billing,
             is_development=services.settings.development,
         ),
-        HistoryEndpoints(store=database.history, published=services.doors.published, clock=clock),
+        HistoryEndpoints(store=database.history, published=services.public_limits.published, clock=clock),
         DryRunEndpoints(
             auth=auth, inference=services.inference, explanations=services.explanations, books=books, clock=clock
         ),
@@ -124,13 +124,13 @@ def _network_groups(services: Services) -> list[object]:
 
 def _account_groups(services: Services) -> list[object]:
     auth, people, keys, sessions = services.auth, services.people, services.key_service, services.sessions
-    doors, origins = services.doors, services.origins
+    limits, origins = services.public_limits, services.origins
     return [
         SessionEndpoints(
             auth=auth,
             people=people,
             sessions=sessions,
-            doors=doors,
+            doors=limits,
             signup_mode=services.settings.signup_mode,
             signup_hook=services.money.credits,
             origins=origins,
@@ -139,12 +139,12 @@ def _account_groups(services: Services) -> list[object]:
             auth=auth,
             people=people,
             sessions=sessions,
-            doors=doors,
+            doors=limits,
             mailer=services.mailer,
             root_url=services.root_url,
             origins=origins,
         ),
-        OwnAccountEndpoints(auth=auth, people=people, keys=keys, sessions=sessions, login_door=doors.login),
+        OwnAccountEndpoints(auth=auth, people=people, keys=keys, sessions=sessions, login_door=limits.login),
         OperatorEndpoints(auth=auth, people=people, pages=services.database.accounts, keys=keys, sessions=sessions),
         KeyEndpoints(auth=auth, keys=keys, clock=services.clock),
         JoinTokenEndpoints(
@@ -179,7 +179,7 @@ def _money_groups(services: Services) -> list[object]:
             payouts=database.payouts,
             settlement=money.settlement,
             on_chain=money.on_chain,
-            published=services.doors.published,
+            published=services.public_limits.published,
             clock=clock,
         ),
         TreasuryEndpoints(auth=auth, credit_service=money.credits, rng=rng),
@@ -222,7 +222,7 @@ def _dashboard(services: Services) -> DashboardEndpoints:
 
 
 def make_app(services: Services, groups: Sequence[object] | None = None) -> web.Application:
-    """All that aiohttp serves: every route but those that models answer and, with picows, node links."""
+    """What aiohttp serves: every route except those that models answer and, with picows, node links."""
     settings, clock = services.settings, services.clock
     groups = endpoint_groups(services) if groups is None else groups
     dashboard = next(group for group in groups if isinstance(group, DashboardEndpoints))
@@ -241,7 +241,7 @@ def make_app(services: Services, groups: Sequence[object] | None = None) -> web.
 
 
 def make_link_app(services: Services) -> web.Application:
-    """What a process's own link port serves: node links, and nothing else."""
+    """What the link port of a process serves: node links, and nothing else."""
     boundary = error_boundary(services.settings.edge, services.counter, clock=services.clock, rng=services.rng)
     app = web.Application(middlewares=[boundary])
     app.on_response_prepare.append(reply_headers(services.clock))
@@ -250,7 +250,7 @@ def make_link_app(services: Services) -> web.Application:
 
 
 def inference_endpoints(services: Services) -> InferenceEndpoints:
-    """What models answer, served without aiohttp."""
+    """The endpoints that models answer, served without aiohttp."""
     return InferenceEndpoints(
         readers=READERS,
         service=services.inference,

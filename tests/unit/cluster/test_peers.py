@@ -52,7 +52,7 @@ from sparewatt.edge.idempotency import (
 from sparewatt.edge.server import bind
 from sparewatt.gateway.chores import chores_of
 from sparewatt.gateway.membership import joined, peer_handlers, wait_until_it_may_open
-from sparewatt.gateway.process_assignment import read_assignment, write_assignment
+from sparewatt.gateway.processes import read_assignment, write_assignment
 from sparewatt.gateway.routes import endpoint_groups
 from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings

@@ -28,7 +28,7 @@ from sparewatt.edge.server import listen, serving
 from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.routes import endpoint_groups, inference_endpoints, make_app, refusals
-from sparewatt.gateway.services import Services, build
+from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
@@ -177,7 +177,7 @@ def make_services(
     clock, rng = ManualClock(now_s=NOW_S), seeded(1)
     database = database or ListDatabase()
     client = PeerClient(slot)
-    services = build(
+    services = Services(
         GatewaySettings(database_url="postgresql://nowhere", seed=1, **UNLIMITED | settings),
         database,
         table=NodeTable() if table is None else table,

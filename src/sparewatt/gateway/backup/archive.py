@@ -1,7 +1,7 @@
-"""The file that a backup is: a tar with a manifest first, then tables, then files, each with its hash.
+"""The file format of a backup: a tar with a manifest first, then tables, then files, each with its hash.
 
-It holds the network's secret, so it is readable by its owner alone. Nothing is unpacked by name: what is read is what
-the manifest lists, and a path that leads out of the directory is refused.
+It contains the network's secret, so only its owner can read it. Only members that the manifest lists are unpacked, and
+a path that leads out of the directory is refused.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import BinaryIO
 import msgspec
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import BACKUP_MANIFEST_BYTES_MAX
+from sparewatt.core.limits import MIB
 from sparewatt.store.snapshot import SnapshotSchema
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 TABLES, FILES = "tables", "files"
-_COPY_BYTES = 1 << 20
+BACKUP_MANIFEST_BYTES_MAX = 16 * MIB
+"""A data directory of ten thousand files needs one."""
+_COPY_BYTES = 1 * MIB
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -42,7 +44,7 @@ class Manifest(msgspec.Struct, frozen=True):
     members: list[Member]
 
     def files(self) -> list[str]:
-        """Of the data directory, by their paths in it."""
+        """Paths in the data directory."""
         return [m.name.partition("/")[2] for m in self.members if m.name.startswith(f"{FILES}/")]
 
 
@@ -56,7 +58,7 @@ def member_of(name: str, path: Path) -> Member:
 
 
 def write_archive(target: BinaryIO, manifest: Manifest, staging: Path, *, packed: bool) -> None:
-    """The members lie in `staging` under their names."""
+    """`staging`: contains the members under their names."""
     with tarfile.open(fileobj=target, mode="w|gz" if packed else "w|") as archive:
         text = msgspec.json.format(msgspec.json.encode(manifest))
         _add(archive, MANIFEST, io.BytesIO(text), len(text), manifest)
@@ -72,13 +74,12 @@ def _add(archive: tarfile.TarFile, name: str, file: BinaryIO, n_bytes: int, mani
 
 
 def read_archive(source: BinaryIO, staging: Path) -> Manifest:
-    """Put every listed member into `staging`, checked. Raises StartupError for anything but a whole backup."""
+    """Unpack every listed member into `staging` and check it. Raises StartupError for anything but a whole backup."""
     try:
         with tarfile.open(fileobj=source, mode="r|*") as archive:
-            found = _unpack(archive, staging)
+            return _unpack(archive, staging)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise StartupError(f"This is no whole backup: {error}.") from None
-    return found
 
 
 def _unpack(archive: tarfile.TarFile, staging: Path) -> Manifest:
@@ -132,9 +133,9 @@ def _private(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A private file that appears whole or not at all, and never over another. Raises StartupError."""
+    """A private file, written atomically and never over another. Raises StartupError."""
     if path.exists():
-        raise StartupError(f"{path} is there already. A backup is never written over another file.")
+        raise StartupError(f"{path} is there already. Choose another name: a backup is never written over a file.")
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with _private(fresh) as file:

@@ -1,8 +1,8 @@
-"""A backup of a network that goes on working: its database at one moment, and the files that belong to that moment.
+"""An online backup: a snapshot of the database, and the files that are consistent with it. The network keeps running.
 
-The journals matter most: a job is in the books, or in the journal of the gateway that ran it, or in both. They are
-append-only until they are rewritten, so they are opened before the database's moment and read after it; if one was
-rewritten in between, the moment is taken anew. What is in both is posted once, by the rules of the books.
+The journals (write-ahead logs) matter most: a job is in the books, in the journal of the gateway that ran it, or in
+both. Journals are append-only until they are rewritten, so they are opened before the snapshot and read after it; if
+one was rewritten in between, the snapshot is taken again. A job that is in both is posted once, by its business id.
 """
 
 from __future__ import annotations
@@ -19,34 +19,29 @@ from typing import BinaryIO
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import BACKUP_FILES_MAX, BACKUP_TRIES_MAX
 from sparewatt.gateway.accounting import JOURNALS
-from sparewatt.gateway.backup.archive import (
-    FILES,
-    FORMAT,
-    TABLES,
-    Manifest,
-    Member,
-    member_of,
-    write_archive,
-)
+from sparewatt.gateway.backup.archive import FILES, FORMAT, TABLES, Manifest, Member, member_of, write_archive
 from sparewatt.ledger.journal import JOURNAL_FILE
 from sparewatt.store.snapshot import DatabaseSnapshot, SnapshotSchema, open_snapshot
 
+BACKUP_FILES_MAX = 10_000
+"""Files of a data directory; a network on one machine has dozens."""
+BACKUP_TRIES_MAX = 100
+"""Attempts at a snapshot during which no journal is rewritten; one takes milliseconds."""
 SETTINGS_FILE = "settings.toml"
-_NOT_KEPT_DIRS = frozenset({"postgres", "logs", JOURNALS, "socket"})
-_NOT_KEPT = frozenset({"lock", "ready", "ready.json", "gateway.port", JOURNAL_FILE})
-_NOT_KEPT_SUFFIXES = (".log", ".log.1", ".tmp", ".fresh")
-PAUSE_S = 0.02
+_SKIPPED_DIRS = frozenset({"postgres", "logs", JOURNALS, "socket"})
+_SKIPPED = frozenset({"lock", "ready", "ready.json", "gateway.port", JOURNAL_FILE})
+_SKIPPED_SUFFIXES = (".log", ".log.1", ".tmp", ".fresh")
+RETRY_S = 0.02
 
 
 async def write_backup(
     target: BinaryIO, *, dsn: str, data: Path, config: Path | None, secret: str | None, packed: bool, clock: Clock
 ) -> Manifest:
-    """Everything into one tar. `secret` is written where the directory has none. Raises StartupError."""
-    with tempfile.TemporaryDirectory(prefix=".sparewatt-backup-", dir=_roomy(target)) as folder:
+    """Write everything into one tar. `secret`: for a data directory without a secret file. Raises StartupError."""
+    with tempfile.TemporaryDirectory(prefix=".sparewatt-backup-", dir=_staging_parent(target)) as folder:
         staging = Path(folder)
-        async with _moment(dsn, data, staging) as snapshot:
+        async with _consistent_snapshot(dsn, data, staging) as snapshot:
             made_at = clock.unix_s()
             shape = await _copy_tables(snapshot, staging)
         await asyncio.to_thread(_copy_files, data, staging, config, secret)
@@ -60,15 +55,15 @@ def _members(staging: Path) -> list[Member]:
     return [member_of(name, staging / name) for name in names]
 
 
-def _roomy(target: BinaryIO) -> Path | None:
-    """Beside the target, whose disk has to have the room; the system's place when it is a pipe."""
+def _staging_parent(target: BinaryIO) -> Path | None:
+    """The target's directory, whose disk needs the space anyway; for a pipe the system's default."""
     name = getattr(target, "name", None)
     return Path(name).parent if isinstance(name, str) and name.startswith("/") else None
 
 
 @asynccontextmanager
-async def _moment(dsn: str, data: Path, staging: Path) -> AsyncIterator[DatabaseSnapshot]:
-    """A snapshot, and the journals that belong to it."""
+async def _consistent_snapshot(dsn: str, data: Path, staging: Path) -> AsyncIterator[DatabaseSnapshot]:
+    """A snapshot, with the journals of the same moment copied to `staging`."""
     for _ in range(BACKUP_TRIES_MAX):
         with ExitStack() as stack:
             journals = {path: stack.enter_context(path.open("rb")) for path in _journals(data)}
@@ -76,18 +71,18 @@ async def _moment(dsn: str, data: Path, staging: Path) -> AsyncIterator[Database
                 if await asyncio.to_thread(_take_journals, journals, data, staging):
                     yield snapshot
                     return
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(RETRY_S)
     raise StartupError("The gateway's journals change faster than they can be read. Try again in a minute.")
 
 
 def _journals(data: Path) -> list[Path]:
-    """Of every gateway that keeps one in this directory, also one level down, as `sparewatt up` has it."""
+    """Of every gateway in this directory, also one level down, where `sparewatt up` has it."""
     return sorted(path for root in (data, data / "gateway") for path in root.glob(f"{JOURNALS}/*/{JOURNAL_FILE}"))
 
 
 def _take_journals(journals: Mapping[Path, BinaryIO], data: Path, staging: Path) -> bool:
-    """False if one was rewritten or put away since it was opened. The open file keeps its number from being reused."""
-    shutil.rmtree(staging / FILES, ignore_errors=True)  # of the try before
+    """False if one was rewritten or removed since it was opened. An open file's inode number is not reused."""
+    shutil.rmtree(staging / FILES, ignore_errors=True)  # of the previous attempt
     for path, file in journals.items():
         target = staging / FILES / path.relative_to(data)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -127,13 +122,13 @@ def _copy_files(data: Path, staging: Path, config: Path | None, secret: str | No
 
 
 def _kept_files(data: Path) -> Iterator[Path]:
-    """Keys, secret and records: what is neither a database, nor a log, nor of the moment."""
+    """Keys, secret and records: no database, no logs, no runtime files."""
     for folder, subfolders, names in os.walk(data):
-        subfolders[:] = sorted(name for name in subfolders if name not in _NOT_KEPT_DIRS and not name.startswith("."))
+        subfolders[:] = sorted(name for name in subfolders if name not in _SKIPPED_DIRS and not name.startswith("."))
         for name in sorted(names):
             path = Path(folder) / name
-            passing = name in _NOT_KEPT or name.startswith(".") or name.endswith(_NOT_KEPT_SUFFIXES)
-            if not passing and path.is_file() and not path.is_symlink():
+            is_skipped = name in _SKIPPED or name.startswith(".") or name.endswith(_SKIPPED_SUFFIXES)
+            if not is_skipped and path.is_file() and not path.is_symlink():
                 yield path
 
 

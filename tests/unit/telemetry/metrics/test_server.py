@@ -11,8 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from sparewatt.cluster.process_slot import ProcessSlot
 from sparewatt.core.errors import StartupError
-from sparewatt.gateway import metrics_port
-from sparewatt.gateway.metrics_port import open_metrics_socket
+from sparewatt.gateway import process
+from sparewatt.gateway.process import open_metrics_socket
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.telemetry.metrics.process_metrics import LAG_PROBE_S, LoopLag
 from sparewatt.testing.clocks import ManualClock
@@ -70,14 +70,14 @@ def test_a_port_that_is_named_must_be_had() -> None:
 
 def test_a_second_network_takes_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with taken_port() as port:
-        monkeypatch.setattr(metrics_port, "METRICS_PORT", port)
+        monkeypatch.setattr(process, "METRICS_PORT", port)
         assert port_of(GatewaySettings()) not in {0, port}
 
 
 def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with taken_port() as port:
         pass
-    monkeypatch.setattr(metrics_port, "METRICS_PORT", port)
+    monkeypatch.setattr(process, "METRICS_PORT", port)
     assert port_of(GatewaySettings()) == port
 
 
