@@ -15,7 +15,7 @@ import msgspec
 
 from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.custody import Custody
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import PeerClient
 from sparewatt.cluster.peers import Peers
 from sparewatt.cluster.process_slot import ALONE
 from sparewatt.core.clock import SystemClock
@@ -59,15 +59,15 @@ def make_services(clock: SystemClock, chance: random.Random) -> Services:
     """The parts of a gateway without Postgres, by a clock that goes."""
     database, client, rng = ListDatabase(), PeerClient(ALONE), seeded(1)
     return Services(
-        GatewaySettings(database_url="postgresql://nowhere", heartbeat_s=HEARTBEAT_S),
-        database,
+        settings=GatewaySettings(database_url="postgresql://nowhere", heartbeat_s=HEARTBEAT_S),
+        database=database,
         table=make_crowd(clock, chance),
         accounting=None,
         people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
         secret=bytes(32),
-        links={},
+        node_links={},
         port=1,
-        client=client,
+        peer_client=client,
         peers=Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5)),
         clock=clock,
         rng=rng,

@@ -115,7 +115,7 @@ async def _read(source: object, data: Path | None, database_url: str | None) -> 
     from typing import BinaryIO, cast
 
     from sparewatt.cli.gateway.database import gateway_data_dir, network_database
-    from sparewatt.gateway.backup.restore import restore_backup
+    from sparewatt.gateway.backup.backup import restore_backup
     from sparewatt.machine.data_dir import make_private_dir
 
     os.umask(0o077)

@@ -9,11 +9,11 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import (
     CLAIM,
     SETTLE,
@@ -55,26 +55,26 @@ class IdempotencyClaim(NamedTuple):
     token: str
 
 
+@dataclass(slots=True, kw_only=True)
 class SharedIdempotency:
     """Implements IdempotencyPeers, and answers peers for the ids that this process owns."""
 
-    def __init__(self, cache: IdempotencyCache, client: PeerClient, *, clock: Clock, rng: Rng) -> None:
-        self._cache = cache
-        self._client = client
-        self._clock = clock
-        self._rng = rng
-        self._claims: dict[IdempotencyId, IdempotencyClaim] = {}
-        self._withdrawn: OrderedDict[str, None] = OrderedDict()
-        """Tokens of claims that were settled before they arrived: messages can overtake each other."""
+    cache: IdempotencyCache
+    client: PeerClient
+    clock: Clock
+    rng: Rng
+    _claims: dict[IdempotencyId, IdempotencyClaim] = field(default_factory=dict)
+    _withdrawn: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """Tokens of claims that were settled before they arrived: messages can overtake each other."""
 
     # requests that this process received
 
-    def owns(self, id_: IdempotencyId) -> bool:
-        return self._owner(id_) != self._client.slot.number
+    def is_owned_by_peer(self, id_: IdempotencyId) -> bool:
+        return self._owner(id_) != self.client.slot.number
 
     def _owner(self, id_: IdempotencyId) -> int:
         digest = hashlib.blake2b("\n".join(id_).encode(), digest_size=8).digest()
-        return int.from_bytes(digest) % self._client.slot.count
+        return int.from_bytes(digest) % self.client.slot.count
 
     async def once(
         self,
@@ -84,7 +84,7 @@ class SharedIdempotency:
         outcome: Callable[[_T], ProducedAnswer],
     ) -> _T | CachedAnswer:
         """Raises IdempotencyConflict, IdempotencyMismatch, RateLimited, or StoreUnavailable if the owner is down."""
-        token = new_id("claim", rng=self._rng)
+        token = new_id("claim", rng=self.rng)
         reply = await self._claim(repetition, token)
         match reply.state:
             case "new":
@@ -103,8 +103,8 @@ class SharedIdempotency:
     async def _claim(self, repetition: Repetition, token: str) -> ClaimReply:
         id_, reply = repetition.id, None
         try:
-            request = ClaimRequest(self._client.slot.number, token, *id_, repetition.digest)
-            reply = await self._client.ask(self._owner(id_), CLAIM, request)
+            request = ClaimRequest(self.client.slot.number, token, *id_, repetition.digest)
+            reply = await self.client.ask(self._owner(id_), CLAIM, request)
         finally:
             if reply is None:  # granted or not, the answer will not be produced
                 self._settle(id_, token, None, keep=False)
@@ -118,7 +118,7 @@ class SharedIdempotency:
     def _settle(self, id_: IdempotencyId, token: str, answer: CachedAnswer | None, *, keep: bool) -> None:
         is_small = answer is not None and answer.size_bytes <= IDEMPOTENT_ANSWER_BYTES_MAX
         sent = IdempotentAnswer(answer.body, dict(answer.headers)) if answer is not None and is_small else None
-        self._client.send(self._owner(id_), SETTLE, SettleRequest(token, *id_, answer=sent, keep=keep))
+        self.client.send(self._owner(id_), SETTLE, SettleRequest(token, *id_, answer=sent, keep=keep))
 
     # questions of peers
 
@@ -129,7 +129,7 @@ class SharedIdempotency:
         id_ = (request.key, request.name)
         while request.token not in self._withdrawn:
             try:
-                entry, is_new = self._cache.begin(id_, request.digest, now_s=self._clock.now_s())
+                entry, is_new = self.cache.begin(id_, request.digest, now_s=self.clock.now_s())
             except IdempotencyMismatch:
                 return ClaimReply("mismatch")
             except RateLimited:
@@ -140,7 +140,7 @@ class SharedIdempotency:
             await entry.over.wait()
             if entry.answer is not None:
                 return ClaimReply("answered", IdempotentAnswer(entry.answer.body, dict(entry.answer.headers)))
-            if self._cache.has(id_, entry):
+            if self.cache.has(id_, entry):
                 return ClaimReply("conflict")
             await asyncio.sleep(0)
         return ClaimReply("conflict")  # withdrawn: the reply is not read
@@ -156,10 +156,10 @@ class SharedIdempotency:
             return YesReply(False)
         del self._claims[id_]
         answer = CachedAnswer(request.answer.body, request.answer.headers) if request.answer is not None else None
-        self._cache.end(id_, claim.entry, answer, keep=request.keep)
+        self.cache.end(id_, claim.entry, answer, keep=request.keep)
         return YesReply(True)
 
     def release(self, number: int) -> None:
         """Drop the claims of a process that restarted: it will not produce those answers."""
         for id_ in [id_ for id_, claim in self._claims.items() if claim.number == number]:
-            self._cache.end(id_, self._claims.pop(id_).entry, None, keep=False)
+            self.cache.end(id_, self._claims.pop(id_).entry, None, keep=False)

@@ -79,7 +79,7 @@ class PipelinedRequest:
 
 
 class Connection(asyncio.Protocol):
-    """Implements RequestReader, ClientSocket and TrackedConnection."""
+    """Implements RequestReader and ClientSocket."""
 
     __slots__ = (
         "_bridge", "_deferred", "_idle_since_s", "_known", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser",

@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
@@ -22,9 +22,12 @@ from sparewatt.edge.exchange import Endpoint, Exchange, InferenceEndpoints
 from sparewatt.edge.http1 import RequestHead
 from sparewatt.edge.proxies import is_trusted
 from sparewatt.edge.refusals import Refusals
-from sparewatt.edge.settings import ClientTimeouts, EdgeSettings
+from sparewatt.edge.settings import EdgeSettings
 from sparewatt.inference.dispatch.direct_path import WriteBatch
 from sparewatt.inference.service import RequestOptions
+
+if TYPE_CHECKING:
+    from sparewatt.edge.connection import Connection
 
 CONNECTIONS_MAX = 20_000
 """Clients' connections at one process; an idle one takes about 3 kB here and as much in the kernel."""
@@ -95,21 +98,6 @@ class KnownHeads:
         return stored
 
 
-class TrackedConnection(Protocol):
-    """A connection as the registry and the server see it."""
-
-    peer: str
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    def check_timeouts(self, now_s: float, timeouts: ClientTimeouts) -> bool: ...
-
-    def close(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-
 class LinkAcceptor(Protocol):
     """Takes over a connection on which a node opens its link."""
 
@@ -136,7 +124,7 @@ class ConnectionRegistry:
         self.inference = inference
         self.links = links
         self.refusals = refusals
-        self.connections: set[TrackedConnection] = set()
+        self.connections: set[Connection] = set()
         self._count_by_address: dict[str, int] = {}
         self.bodies_bytes = 0
         """Of all requests that are being read or are queued."""
@@ -149,7 +137,7 @@ class ConnectionRegistry:
         """Connections with more of a body to read than one tick reads."""
         self.disconnects = FairQueue(loop.call_soon, at_once=CONNECTIONS_CLOSED_PER_TICK)
 
-    def admit(self, connection: TrackedConnection) -> bool:
+    def admit(self, connection: Connection) -> bool:
         """False if there are too many connections, in all or from this address.
 
         The caller accepts and then closes it: an unaccepted one would block the listening socket for all clients.
@@ -162,7 +150,7 @@ class ConnectionRegistry:
         self._count_by_address[connection.peer] = count + 1
         return True
 
-    def remove(self, connection: TrackedConnection) -> None:
+    def remove(self, connection: Connection) -> None:
         if connection not in self.connections:
             return
         self.connections.discard(connection)

@@ -167,9 +167,7 @@ class IdempotencyCache:
 class IdempotencyPeers(Protocol):
     """The other processes of this gateway. Every id belongs to the cache of one process."""
 
-    def owns(self, id_: IdempotencyId) -> bool:
-        """Whether the id belongs to another process."""
-        ...
+    def is_owned_by_peer(self, id_: IdempotencyId) -> bool: ...
 
     async def once(
         self,
@@ -211,7 +209,7 @@ class Idempotency:
         Raises IdempotencyConflict, IdempotencyMismatch or RateLimited.
         """
         id_, peers, cache = repetition.id, self.peers, self.cache
-        if peers is not None and peers.owns(id_):
+        if peers is not None and peers.is_owned_by_peer(id_):
             return await peers.once(repetition, produce, outcome=outcome)
         while True:
             entry, is_new = cache.begin(id_, repetition.digest, now_s=self.clock.now_s())

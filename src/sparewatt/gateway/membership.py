@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from sparewatt.cluster.peer_server import PeerHandler, PeerView, answering_peers
+from sparewatt.cluster.peer_rpc import PeerHandler, PeerView, answering_peers
 from sparewatt.cluster.questions import (
     GIVE_BACK,
     NEWS,

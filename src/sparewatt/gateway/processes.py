@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sparewatt.cluster.peer_client import LOOPBACK, PeerClient
+from sparewatt.cluster.peer_rpc import LOOPBACK, PeerClient
 from sparewatt.cluster.process_slot import ProcessSlot, new_slots
 from sparewatt.cluster.questions import READY, ReadyRequest
 from sparewatt.core.clock import SystemClock

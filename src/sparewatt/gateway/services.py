@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import InitVar, dataclass
 from functools import partial
 
 from sparewatt.accounts.account_service import AccountService
@@ -19,7 +20,7 @@ from sparewatt.accounts.public_rate_limits import PublicRateLimiters
 from sparewatt.accounts.rate_limits import RateLimiter
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.api.operations.downloads import Downloads
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import PeerClient
 from sparewatt.cluster.peers import Peers
 from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackRequest
@@ -53,8 +54,7 @@ from sparewatt.telemetry.explanations import Explanations
 from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
-from sparewatt.telemetry.metrics.collector import MetricsCollector
-from sparewatt.telemetry.metrics.process_metrics import LoopLag
+from sparewatt.telemetry.metrics.collector import LoopLag, MetricsCollector
 from sparewatt.telemetry.metrics.server import MetricsServer
 from sparewatt.telemetry.pulse_counts import PulseCounts
 
@@ -63,36 +63,28 @@ SHARED_BUDGET_RELOAD_S = 1.0
 """Peers report spending as pending for longer than this, so that it is never left out."""
 
 
+@dataclass(kw_only=True)
 class Services:
     """Making them waits for nothing and reads nothing: `assemble` does that."""
 
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        database: Database,
-        *,
-        table: NodeTable,
-        accounting: Accounting | None,
-        people: AccountService,
-        secret: bytes,
-        links: dict[NodeId, NodeLink],
-        port: int,
-        client: PeerClient,
-        peers: Peers,
-        clock: Clock,
-        rng: Rng,
-    ) -> None:
-        """`accounting`: None on a network without books. `secret`: the network's, the same for all its gateways."""
-        self.settings = settings
-        self.database = database
-        self.table = table
-        self.accounting = accounting
-        self.people = people
-        self.clock = clock
-        self.rng = rng
-        self.slot = client.slot
-        self.peer_client = client
-        self.peers = peers
+    settings: GatewaySettings
+    database: Database
+    table: NodeTable
+    accounting: Accounting | None
+    """None on a network without books."""
+    people: AccountService
+    peer_client: PeerClient
+    peers: Peers
+    clock: Clock
+    rng: Rng
+    secret: InitVar[bytes]
+    """The network's, the same for all its gateways."""
+    node_links: InitVar[dict[NodeId, NodeLink]]
+    port: InitVar[int]
+
+    def __post_init__(self, secret: bytes, node_links: dict[NodeId, NodeLink], port: int) -> None:
+        settings, clock, rng = self.settings, self.clock, self.rng
+        self.slot = self.peer_client.slot
         self.drain = DrainState()
         self.started_unix_s = clock.unix_s()
         self.root_url = own_root_url(settings, port=port)
@@ -105,10 +97,10 @@ class Services:
             offline_after_missed=settings.offline_after_missed,
         )
         self._make_accounts()
-        self._make_inference(links, own_hosts(settings, port=port, link_port=self.slot.link_port))
-        self._make_telemetry(links)
+        self._make_inference(node_links, own_hosts(settings, port=port, link_port=self.slot.link_port))
+        self._make_telemetry(node_links)
         cache = IdempotencyCache()
-        self.shared_idempotency = SharedIdempotency(cache, client, clock=clock, rng=rng)
+        self.shared_idempotency = SharedIdempotency(cache=cache, client=self.peer_client, clock=clock, rng=rng)
         self.idempotency = Idempotency(
             cache=cache,
             secret=self.request_secret,
@@ -283,15 +275,15 @@ async def assemble(
             peers=_peer_credits(client, peers) if slot.others else None,
         )
     services = Services(
-        settings,
-        database,
+        settings=settings,
+        database=database,
         table=NodeTable(gateways=slot.count),
         accounting=accounting,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
-        links=links,
+        node_links=links,
         port=port,
-        client=client,
+        peer_client=client,
         peers=peers,
         clock=clock,
         rng=rng,

@@ -16,8 +16,7 @@ import msgspec
 from msgspec import structs
 
 from sparewatt.accounts.keys import KeyRing
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import MATCH, MATCHES, MatchesReply, MatchesRequest, MatchReply, MatchRequest
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX

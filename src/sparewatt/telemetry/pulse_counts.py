@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import COUNTS, Counts, CountsRequest, ModelCounts, NodeCounts
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX, PULSE_NODES_MAX

@@ -18,8 +18,7 @@ from aiohttp import web
 from sparewatt.api.operations.pulse import PulseEndpoints
 from sparewatt.api.responses.submissions import _outcome_of
 from sparewatt.cluster import questions
-from sparewatt.cluster.peer_client import LOOPBACK, PeerClient
-from sparewatt.cluster.peer_server import answering_peers
+from sparewatt.cluster.peer_rpc import LOOPBACK, PeerClient, answering_peers
 from sparewatt.cluster.peers import SILENT_S
 from sparewatt.cluster.process_slot import ALONE, ProcessSlot, new_slots
 from sparewatt.cluster.questions import (

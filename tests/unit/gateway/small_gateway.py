@@ -19,7 +19,7 @@ from sparewatt.accounts.custody import Custody
 from sparewatt.accounts.keys import hash_secret
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.principal import SCOPES
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import PeerClient
 from sparewatt.cluster.peers import Peers
 from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId, new_id
@@ -178,15 +178,15 @@ def make_services(
     database = database or ListDatabase()
     client = PeerClient(slot)
     services = Services(
-        GatewaySettings(database_url="postgresql://nowhere", seed=1, **UNLIMITED | settings),
-        database,
+        settings=GatewaySettings(database_url="postgresql://nowhere", seed=1, **UNLIMITED | settings),
+        database=database,
         table=NodeTable() if table is None else table,
         accounting=accounting,
         people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
         secret=bytes(32),
-        links={} if links is None else links,
+        node_links={} if links is None else links,
         port=1,
-        client=client,
+        peer_client=client,
         peers=Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5)),
         clock=clock,
         rng=rng,

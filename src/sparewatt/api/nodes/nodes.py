@@ -14,8 +14,7 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import get
 from sparewatt.api.nodes.node_reply import node_of
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import WORK, EmptyMessage, NodeWork, WorkReply
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import NotFound

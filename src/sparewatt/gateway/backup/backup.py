@@ -1,8 +1,9 @@
-"""An online backup: a snapshot of the database, and the files that are consistent with it. The network keeps running.
+"""Online backup of a network, and its restoration: a snapshot of the database, and the files consistent with it.
 
 The journals (write-ahead logs) matter most: a job is in the books, in the journal of the gateway that ran it, or in
 both. Journals are append-only until they are rewritten, so they are opened before the snapshot and read after it; if
 one was rewritten in between, the snapshot is taken again. A job that is in both is posted once, by its business id.
+Restored journals are settled by the first gateway that starts there, as after a crash. Nothing is ever overwritten.
 """
 
 from __future__ import annotations
@@ -20,9 +21,21 @@ from sparewatt import __version__
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.gateway.accounting import JOURNALS
-from sparewatt.gateway.backup.archive import FILES, FORMAT, TABLES, Manifest, Member, member_of, write_archive
+from sparewatt.gateway.backup.archive import (
+    FILES,
+    FORMAT,
+    TABLES,
+    Manifest,
+    Member,
+    member_of,
+    read_archive,
+    write_archive,
+)
 from sparewatt.ledger.journal import JOURNAL_FILE
-from sparewatt.store.snapshot import DatabaseSnapshot, SnapshotSchema, open_snapshot
+from sparewatt.machine.data_dir import make_private_dir, write_private
+from sparewatt.store.database import Database
+from sparewatt.store.ledger import AuditResult
+from sparewatt.store.snapshot import DatabaseSnapshot, SnapshotSchema, open_snapshot, restore_snapshot
 
 BACKUP_FILES_MAX = 10_000
 """Files of a data directory; a network on one machine has dozens."""
@@ -138,3 +151,39 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
     except OSError as error:
         raise StartupError(f"Cannot read {source}: {error.strerror}.") from None
+
+
+async def restore_backup(source: BinaryIO, *, dsn: str, data: Path) -> tuple[Manifest, AuditResult]:
+    """The manifest, and an audit of the restored books. Raises StartupError; then nothing was changed."""
+    make_private_dir(data)
+    with tempfile.TemporaryDirectory(prefix=".sparewatt-restore-", dir=data) as folder:
+        staging = Path(folder)
+        manifest = await asyncio.to_thread(read_archive, source, staging)
+        refuse_taken(manifest, data)
+        written: list[Path] = []
+
+        def write_files() -> None:
+            """Called just before the database is committed."""
+            for name in manifest.files():
+                target = data / name
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                written.append(target)
+                write_private(target, (staging / FILES / name).read_bytes())
+
+        try:
+            await restore_snapshot(dsn, manifest.shape, lambda name: staging / TABLES / name, write_files)
+        except BaseException:
+            for path in written:
+                path.unlink(missing_ok=True)
+            raise
+    database = await Database.connect(dsn)  # migrates the schema to this release
+    try:
+        return manifest, await database.ledger.audit()
+    finally:
+        await database.close()
+
+
+def refuse_taken(manifest: Manifest, data: Path) -> None:
+    for name in manifest.files():
+        if (data / name).exists():
+            raise StartupError(f"{data / name} is there already. Restore into a new directory.")

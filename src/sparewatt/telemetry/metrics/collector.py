@@ -7,10 +7,15 @@ takes longer than a request may be blocked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from itertools import chain
 
+import psutil
+
+from sparewatt import __version__
 from sparewatt.accounts.rate_limits import RateLimiter
 from sparewatt.core.clock import Clock
 from sparewatt.core.drain import DrainState
@@ -29,12 +34,31 @@ from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.job_counter import JobCounter, ModelTotals
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.node_metrics import NetworkSurvey, NodeSurvey, in_batches, largest, shown_nodes
-from sparewatt.telemetry.metrics.process_metrics import LoopLag, collect_process
-from sparewatt.telemetry.metrics.prometheus import Family, Metric, Sample, as_page, labelled, lines_of, one
+from sparewatt.telemetry.metrics.prometheus import Family, Histogram, Metric, Sample, as_page, labelled, lines_of, one
 
 LINES_PER_TICK = 250
 """Lines written in one tick of the event loop: about a millisecond."""
+LAG_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+LAG_PROBE_S = 0.25
 _NANO_PER_MICRO = NANO_PER_USD // 1_000_000
+
+
+class LoopLag:
+    """How late the event loop runs its timers: a request waits as long before it is read."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self.histogram = Histogram(LAG_S)
+
+    def watch(self) -> None:
+        """From now on, set four timers a second and observe how late each is."""
+        due_s = self._clock.now_s() + LAG_PROBE_S
+
+        def ring() -> None:
+            self.histogram.observe(max(0.0, self._clock.now_s() - due_s))
+            self.watch()
+
+        self._clock.call_later(LAG_PROBE_S, ring)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +87,7 @@ class MetricsCollector:
         network = NetworkSurvey(self.power, now_s=now_s, rules=self.health)
         await in_batches(rows, network.add)
         tokens = self.counter.totals.node_tokens
-        nodes = NodeSurvey(self.power, self.servers, tokens, now_s=now_s, rules=self.health)
+        nodes = NodeSurvey(power=self.power, servers=self.servers, tokens=tokens, now_s=now_s, rules=self.health)
         await in_batches(shown_nodes(rows) if self.by_node else (), nodes.add)
         return [
             *self._collect_jobs(),
@@ -72,7 +96,7 @@ class MetricsCollector:
             *network.families(),
             *nodes.families(),
             *self._collect_money(),
-            *collect_process(self.loop_lag, is_ready=not self.drain.is_draining, links=len(self.links)),
+            *_collect_process(self.loop_lag, is_ready=not self.drain.is_draining, links=len(self.links)),
         ]
 
     async def page(self) -> bytes:
@@ -139,3 +163,37 @@ def _model_families(models: Iterable[tuple[str, ModelTotals]]) -> list[Family]:
 def _micro_usd(metric: Metric, amount: Amount) -> Family:
     classes = (("paid", amount.paid), ("promo", amount.promo))
     return Family(metric, [Sample(nano / _NANO_PER_MICRO, (("class", name),)) for name, nano in classes])
+
+
+def _collect_process(loop_lag: LoopLag, *, is_ready: bool, links: int) -> list[Family]:
+    return [
+        Family(names.BUILD, [Sample(1, (("version", __version__),))]),
+        one(names.READY, float(is_ready)),
+        one(names.LINKS, links),
+        one(names.TASKS, len(asyncio.all_tasks())),
+        Family(names.LOOP_LAG, loop_lag.histogram.samples()),
+        *_usage(psutil.Process()),
+        *_collections(),
+    ]
+
+
+def _usage(process: psutil.Process) -> list[Family]:
+    with process.oneshot():
+        cpu = process.cpu_times()
+        families = [
+            one(names.CPU, cpu.user + cpu.system),
+            one(names.RESIDENT, process.memory_info().rss),
+            one(names.STARTED, process.create_time()),
+        ]
+    with contextlib.suppress(AttributeError):  # Windows counts handles, which are something else
+        families.append(one(names.FDS, process.num_fds()))
+        families.append(one(names.FDS_MAX, process.rlimit(psutil.RLIMIT_NOFILE)[0]))
+    return families
+
+
+def _collections() -> list[Family]:
+    generations = list(enumerate(gc.get_stats()))
+    return [
+        Family(metric, [Sample(stats[what], (("generation", str(at)),)) for at, stats in generations])
+        for metric, what in ((names.COLLECTIONS, "collections"), (names.COLLECTED, "collected"))
+    ]

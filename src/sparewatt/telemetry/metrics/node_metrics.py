@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX
@@ -92,23 +93,16 @@ def shown_nodes(rows: Sequence[NodeRow]) -> Sequence[NodeRow]:
     return sorted(rows, key=lambda row: (not row.connected, row.index))[:METRICS_NODES_MAX]
 
 
+@dataclass(slots=True, kw_only=True)
 class NodeSurvey:
     """Samples are made by node, and exposed by family, as the format wants it."""
 
-    def __init__(
-        self,
-        power: PowerReadings,
-        servers: Mapping[NodeId, ServerMetrics],
-        tokens: Mapping[NodeId, int],
-        *,
-        now_s: float,
-        rules: HealthRules,
-    ) -> None:
-        self._power = power
-        self._servers = servers
-        self._tokens = tokens
-        self._now_s, self._rules = now_s, rules
-        self._by_metric: dict[Metric, list[Sample]] = {}
+    power: PowerReadings
+    servers: Mapping[NodeId, ServerMetrics]
+    tokens: Mapping[NodeId, int]
+    now_s: float
+    rules: HealthRules
+    _by_metric: dict[Metric, list[Sample]] = field(default_factory=dict)
 
     def add(self, row: NodeRow) -> None:
         for metric, sample in self._samples(row):
@@ -119,13 +113,13 @@ class NodeSurvey:
 
     def _samples(self, row: NodeRow) -> Iterator[_MetricSample]:
         specs, load, node = row.specs, row.load, ("node", row.id)
-        is_up = state_of(row, now_s=self._now_s, rules=self._rules) is not NodeState.OFFLINE
+        is_up = state_of(row, now_s=self.now_s, rules=self.rules) is not NodeState.OFFLINE
         info = (("name", specs.name), ("region", specs.region), ("gpu", specs.gpu), ("backend", specs.backend))
         yield names.NODE_INFO, Sample(1, (node, *info, ("version", specs.agent_version)))
         yield names.NODE_UP, Sample(float(is_up), (node,))
         yield names.NODE_JOBS, Sample(row.jobs_done, (node, ("result", "done")))
         yield names.NODE_JOBS, Sample(row.jobs_failed, (node, ("result", "failed")))
-        yield names.NODE_TOKENS, Sample(self._tokens.get(row.id, 0), (node,))
+        yield names.NODE_TOKENS, Sample(self.tokens.get(row.id, 0), (node,))
         if not is_up:
             return
         yield names.NODE_RUNNING, Sample(load.running, (node,))
@@ -138,7 +132,7 @@ class NodeSurvey:
         yield from self._server_samples(row, (node,))
 
     def _sensor_samples(self, node_id: NodeId, labels: Labels) -> Iterator[_MetricSample]:
-        sensors = self._power.latest(node_id)
+        sensors = self.power.latest(node_id)
         if sensors is None:
             return
         yield from _known(((names.NODE_POWER, sensors.power_watts),), labels)
@@ -153,7 +147,7 @@ class NodeSurvey:
 
     def _server_samples(self, row: NodeRow, labels: Labels) -> Iterator[_MetricSample]:
         """A server counts for all its models together; if it has one, the label names it."""
-        models, server = [model.id for model in row.models.values()], self._servers.get(row.id)
+        models, server = [model.id for model in row.models.values()], self.servers.get(row.id)
         labels = (*labels, ("model", models[0] if len(models) == 1 else ""))
         yield from _known(((names.SERVER_KV, row.load.kv_used),), labels)
         if server is None:

@@ -19,8 +19,7 @@ from sparewatt.gateway.backup.archive import (
     read_archive,
     write_archive,
 )
-from sparewatt.gateway.backup.backup import _copy_files, _is_same, _journals, _take_journals
-from sparewatt.gateway.backup.restore import refuse_taken
+from sparewatt.gateway.backup.backup import _copy_files, _is_same, _journals, _take_journals, refuse_taken
 from sparewatt.store.snapshot import SnapshotSchema, SnapshotTable
 
 SHAPE = SnapshotSchema(migrations={1: "a"}, tables=[SnapshotTable("jobs", ["id"], 2)], partitions=[], sequences={})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import PeerClient
 from sparewatt.cluster.peers import Peers, PeerState
 from sparewatt.cluster.process_slot import ProcessSlot
 from sparewatt.cluster.questions import NewsReply

@@ -14,7 +14,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.gateway import process
 from sparewatt.gateway.process import open_metrics_socket
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.telemetry.metrics.process_metrics import LAG_PROBE_S, LoopLag
+from sparewatt.telemetry.metrics.collector import LAG_PROBE_S, LoopLag
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, bearer, make_services, running
 from tests.unit.telemetry.metrics.scraped import read
