@@ -15,9 +15,8 @@ import msgspec
 
 from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.custody import Custody
-from sparewatt.cluster.peer_rpc import PeerClient
+from sparewatt.cluster.peer_rpc import ALONE, PeerClient
 from sparewatt.cluster.peers import Peers
-from sparewatt.cluster.process_slot import ALONE
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import KeyId, MatchId, new_id
 from sparewatt.core.rng import seeded

@@ -1,4 +1,4 @@
-"""Remote calls between the processes of one gateway: JSON over HTTP on loopback, with a secret from the parent process.
+"""Which process of a gateway this is, and remote calls to the others: JSON over HTTP on loopback, with a shared secret.
 
 It only carries questions and answers. Which questions a process answers, and how, comes in by argument: each view of
 the gateway's state brings its own handlers. A process that does not answer in time is left out.
@@ -17,13 +17,56 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from sparewatt.cluster.process_slot import ProcessSlot
 from sparewatt.cluster.questions import PEER_BODY_BYTES_MAX, PeerQuestion
+from sparewatt.core.rng import Rng
 from sparewatt.edge.server import listen
 
 A = TypeVar("A")
 T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
+_SECRET_BYTES = 32
+
+
+class ProcessSlot(msgspec.Struct, frozen=True):
+    """The same in every process of one start, but for `number`."""
+
+    number: int = 0
+    link_ports: tuple[int, ...] = ()
+    """Where each process accepts links; they stay the same when a process restarts."""
+    peer_ports: tuple[int, ...] = ()
+    """Where each answers the others, on loopback."""
+    metrics_ports: tuple[int, ...] = ()
+    """Where each exposes its metrics; empty if metrics are off."""
+    secret: str = ""
+    """The bearer token between processes."""
+    prompt_secret: str = ""
+    """Keys the digests of requests: the same request has the same digest in every process."""
+
+    @property
+    def count(self) -> int:
+        return max(1, len(self.peer_ports))
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        return tuple(number for number in range(len(self.peer_ports)) if number != self.number)
+
+    @property
+    def link_port(self) -> int | None:
+        return self.link_ports[self.number] if self.link_ports else None
+
+
+ALONE = ProcessSlot()
+"""A gateway that is one process."""
+
+
+def new_slots(
+    *, link_ports: tuple[int, ...], peer_ports: tuple[int, ...], metrics_ports: tuple[int, ...] = (), rng: Rng
+) -> list[ProcessSlot]:
+    secret, prompt_secret = rng.randbytes(_SECRET_BYTES).hex(), rng.randbytes(_SECRET_BYTES).hex()
+    return [
+        ProcessSlot(number, link_ports, peer_ports, metrics_ports, secret=secret, prompt_secret=prompt_secret)
+        for number in range(len(peer_ports))
+    ]
 
 
 @dataclass(slots=True, eq=False)

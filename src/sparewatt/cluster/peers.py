@@ -9,8 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparewatt.cluster.peer_rpc import PeerClient
-from sparewatt.cluster.process_slot import ProcessSlot
+from sparewatt.cluster.peer_rpc import PeerClient, ProcessSlot
 from sparewatt.cluster.questions import NEWS, NewsReply, NewsRequest, SharedMatch
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import KeyId, NodeId

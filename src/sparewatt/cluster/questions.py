@@ -20,6 +20,7 @@ import msgspec
 
 from sparewatt.core.ids import KeyId
 from sparewatt.core.limits import JOB_TIMEOUT_S, MIB
+from sparewatt.edge.idempotency import CachedAnswer
 from sparewatt.inference.dispatch.why import LossSummary
 from sparewatt.protocol.api.feed import FeedMatch
 from sparewatt.protocol.api.matches import MatchSummary
@@ -186,11 +187,6 @@ class CancelReply(msgspec.Struct, frozen=True):
     """After the cancellation; None if the process does not write it."""
 
 
-class IdempotentAnswer(msgspec.Struct, frozen=True):
-    body: bytes
-    headers: dict[str, str]
-
-
 class ClaimRequest(msgspec.Struct, frozen=True):
     """`key` and `name`: the API key and the Idempotency-Key. `token`: identifies this claim."""
 
@@ -204,14 +200,14 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 class ClaimReply(msgspec.Struct, frozen=True):
     state: str
     """`new`: produce the answer, then settle. `answered`: see `answer`. Else one of the errors of `Idempotency`."""
-    answer: IdempotentAnswer | None = None
+    answer: CachedAnswer | None = None
 
 
 class SettleRequest(msgspec.Struct, frozen=True):
     token: str
     key: str
     name: str
-    answer: IdempotentAnswer | None
+    answer: CachedAnswer | None
     keep: bool
 
 

@@ -14,15 +14,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
-from sparewatt.cluster.questions import (
-    CLAIM,
-    SETTLE,
-    ClaimReply,
-    ClaimRequest,
-    IdempotentAnswer,
-    SettleRequest,
-    YesReply,
-)
+from sparewatt.cluster.questions import CLAIM, SETTLE, ClaimReply, ClaimRequest, SettleRequest, YesReply
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import IdempotencyMismatch, RateLimited, StoreUnavailable
 from sparewatt.core.ids import new_id
@@ -91,7 +83,7 @@ class SharedIdempotency:
                 return await produce_and_settle(produce, outcome, partial(self._settle, repetition.id, token))
             case "answered" if reply.answer is not None:
                 repetition.on_repeat()
-                return CachedAnswer(reply.answer.body, reply.answer.headers)
+                return reply.answer
             case "mismatch":
                 raise mismatch()
             case "busy":
@@ -117,8 +109,8 @@ class SharedIdempotency:
 
     def _settle(self, id_: IdempotencyId, token: str, answer: CachedAnswer | None, *, keep: bool) -> None:
         is_small = answer is not None and answer.size_bytes <= IDEMPOTENT_ANSWER_BYTES_MAX
-        sent = IdempotentAnswer(answer.body, dict(answer.headers)) if answer is not None and is_small else None
-        self.client.send(self._owner(id_), SETTLE, SettleRequest(token, *id_, answer=sent, keep=keep))
+        request = SettleRequest(token, *id_, answer=answer if is_small else None, keep=keep)
+        self.client.send(self._owner(id_), SETTLE, request)
 
     # questions of peers
 
@@ -139,7 +131,7 @@ class SharedIdempotency:
                 return ClaimReply("new")
             await entry.over.wait()
             if entry.answer is not None:
-                return ClaimReply("answered", IdempotentAnswer(entry.answer.body, dict(entry.answer.headers)))
+                return ClaimReply("answered", entry.answer)
             if self.cache.has(id_, entry):
                 return ClaimReply("conflict")
             await asyncio.sleep(0)
@@ -155,8 +147,7 @@ class SharedIdempotency:
                 self._withdrawn.popitem(last=False)
             return YesReply(False)
         del self._claims[id_]
-        answer = CachedAnswer(request.answer.body, request.answer.headers) if request.answer is not None else None
-        self.cache.end(id_, claim.entry, answer, keep=request.keep)
+        self.cache.end(id_, claim.entry, request.answer, keep=request.keep)
         return YesReply(True)
 
     def release(self, number: int) -> None:

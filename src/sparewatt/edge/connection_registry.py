@@ -106,24 +106,19 @@ class LinkAcceptor(Protocol):
     def adopt(self, transport: asyncio.Transport, head: bytes) -> asyncio.BaseProtocol: ...
 
 
+@dataclass(eq=False)
 class ConnectionRegistry:
-    def __init__(
-        self,
-        manager: web.Server,
-        *,
-        settings: EdgeSettings,
-        inference: InferenceEndpoints | None,
-        links: LinkAcceptor | None,
-        refusals: Refusals,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        """`inference`: the endpoints that models answer, served without aiohttp. `links`: where nodes may dial."""
-        self._manager = manager
-        self._loop = loop
-        self.settings = settings
-        self.inference = inference
-        self.links = links
-        self.refusals = refusals
+    manager: web.Server
+    settings: EdgeSettings
+    inference: InferenceEndpoints | None
+    """The endpoints that models answer, served without aiohttp."""
+    links: LinkAcceptor | None
+    """Where nodes may dial."""
+    refusals: Refusals
+    loop: asyncio.AbstractEventLoop
+
+    def __post_init__(self) -> None:
+        loop = self.loop
         self.connections: set[Connection] = set()
         self._count_by_address: dict[str, int] = {}
         self.bodies_bytes = 0
@@ -163,4 +158,4 @@ class ConnectionRegistry:
         return self.links is not None and head.is_link and self.links.can_adopt()
 
     def make_bridge(self, on_replied: Callable[[], None]) -> AiohttpBridge:
-        return AiohttpBridge(self._manager, loop=self._loop, on_replied=on_replied)
+        return AiohttpBridge(self.manager, loop=self.loop, on_replied=on_replied)

@@ -36,9 +36,8 @@ from sparewatt.edge.http1 import (
     reply_head_bytes,
 )
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
-from sparewatt.edge.middleware import ErrorCounter
+from sparewatt.edge.middleware import CLIENT_LEFT, ErrorCounter, RequestLine, log_finished
 from sparewatt.edge.proxies import bypass_error
-from sparewatt.edge.request_log import CLIENT_LEFT, RequestLine, log_finished
 from sparewatt.edge.settings import ClientTimeouts, EdgeSettings
 from sparewatt.inference.call import ModelCall, ReplyFilter
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
@@ -72,7 +71,6 @@ class ClientSocket(Protocol):
 
     def writer(self) -> Callable[[bytes], None] | None:
         """The transport's own `write`; None if the client is gone."""
-        ...
 
     def on_replied(self, *, closes: bool) -> None: ...
 

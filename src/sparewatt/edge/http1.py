@@ -154,7 +154,6 @@ class RequestReader(Protocol):
 
     def on_request_begin(self) -> None:
         """The first byte of a head was read."""
-        ...
 
     def on_head(self, head: RequestHead, fault: SparewattError | None) -> None: ...
 
@@ -162,22 +161,18 @@ class RequestReader(Protocol):
 
     def on_request_end(self, error: SparewattError | None) -> None:
         """The body is complete. `error`: why its trailer fields are refused."""
-        ...
 
     def on_upgrade(self, rest: bytes) -> None:
         """The bytes after an upgrade head belong to another protocol."""
-        ...
 
     def on_parser_error(self, error: SparewattError) -> None: ...
 
     def on_crash(self, error: BaseException) -> None:
         """One of these methods raised."""
-        ...
 
     @property
     def body_size_bytes(self) -> int | None:
         """Of the request that was read last and has no reply yet; None if there is none."""
-        ...
 
 
 class RequestParser:

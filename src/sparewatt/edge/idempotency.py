@@ -17,6 +17,8 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, InvalidField, RateLimited
 from sparewatt.core.limits import MIB
@@ -45,9 +47,9 @@ IdempotencyId = tuple[str, str]
 """The id of the API key, and the Idempotency-Key that its holder chose."""
 
 
-class CachedAnswer(NamedTuple):
+class CachedAnswer(msgspec.Struct, frozen=True):
     body: bytes
-    headers: Mapping[str, str]
+    headers: dict[str, str]
 
     @property
     def size_bytes(self) -> int:
@@ -177,7 +179,6 @@ class IdempotencyPeers(Protocol):
         outcome: Callable[[_T], ProducedAnswer],
     ) -> _T | CachedAnswer:
         """As `Idempotency.once`, with the cache of the process that owns it."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

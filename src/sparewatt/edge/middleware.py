@@ -1,9 +1,13 @@
-"""Middleware around every handler of aiohttp: request context, OpenAI's error object, headers of every reply."""
+"""Middleware around every handler of aiohttp: request context, OpenAI's error object, reply headers, request log.
+
+The request log has one line for every finished request, if the operator sets `request_log`: ids, numbers and our own
+words; never a prompt, a key, a body, or the client's address.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -18,18 +22,27 @@ from sparewatt.core.errors import (
     SparewattError,
     UnprocessableContent,
 )
-from sparewatt.core.ids import new_id
+from sparewatt.core.ids import MatchId, new_id
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import ERROR_CODE, error_reply
 from sparewatt.edge.context import RequestContext
 from sparewatt.edge.cors import is_open, is_preflight, preflight
 from sparewatt.edge.settings import EdgeSettings
+from sparewatt.inference.dispatch.model import MatchRecord
+from sparewatt.protocol.link.frames import LINK_PATH
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = web.RequestKey("context", RequestContext)
 _INFERENCE_PREFIXES = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
-_log = Logger("sparewatt.gateway")
+REPLY = web.RequestKey("reply", web.StreamResponse)
+CLIENT_LEFT = 499
+"""The status that proxies log for a client that left before its reply."""
+_QUIET = frozenset({"/healthz", "/readyz", LINK_PATH})
+"""Requested every few seconds, or open for days."""
+_log, _request_log = Logger("sparewatt.gateway"), Logger("sparewatt.requests")
+
+FindRecord = Callable[[MatchId], MatchRecord | None]
 
 
 class ErrorCounter(Protocol):
@@ -118,3 +131,75 @@ def _framework_error(request: web.Request, error: web.HTTPException) -> web.Resp
             return error_reply(UnprocessableContent("The request was understood but makes no sense."))
         case _:
             return error_reply(BadRequest(error.reason))
+
+
+class RequestLine(NamedTuple):
+    """A finished request, without what its match record adds."""
+
+    id: str
+    route: str
+    status: int
+    took_s: float
+    code: str | None = None
+
+
+def request_log(find_record: FindRecord, *, clock: Clock) -> Middleware:
+    """The outermost middleware."""
+
+    @web.middleware
+    async def log_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+        began_s = clock.now_s()
+        reply: web.StreamResponse | None = None
+        try:
+            reply = await handler(request)
+            return reply
+        finally:
+            if request.path not in _QUIET:
+                reply = request.get(REPLY) if reply is None else reply
+                match_id = reply.headers.get("x-sparewatt-match-id") if reply is not None else None
+                record = find_record(MatchId(match_id)) if match_id is not None else None
+                log_finished(_line_of(request, reply, clock.now_s() - began_s), record)
+
+    return log_request
+
+
+async def remember_reply(request: web.Request, reply: web.StreamResponse) -> None:
+    """A signal handler for replies that begin: if the client leaves before the end, no handler returns the reply."""
+    request[REPLY] = reply
+
+
+def _line_of(request: web.Request, reply: web.StreamResponse | None, took_s: float) -> RequestLine:
+    context = request.get(CONTEXT)
+    return RequestLine(
+        id=context.id if context is not None else "",
+        route=f"{request.method} {route_of(request)}",
+        status=reply.status if reply is not None else CLIENT_LEFT,
+        took_s=took_s,
+        code=reply.get(ERROR_CODE) if reply is not None else None,
+    )
+
+
+def log_finished(line: RequestLine, record: MatchRecord | None) -> None:
+    """`record`: the match record of an inference request."""
+    fields: dict[str, object] = {
+        "request": line.id,
+        "route": line.route,
+        "status": line.status,
+        "ms": round(line.took_s * 1000, 1),
+    }
+    code = line.code
+    if record is not None:
+        code = code or record.error_code or record.broke
+        last = record.attempts[-1] if record.attempts else None
+        fields |= {
+            "match": record.id,
+            "model": record.decision.job.model,
+            "outcome": record.outcome.value,
+            "attempts": len(record.attempts),
+            "node": last.node_id if last is not None else None,
+            "first_token_ms": record.first_token_ms,
+            "tokens": sum(attempt.tokens for attempt in record.attempts),
+        }
+    if code is not None:
+        fields["code"] = code
+    _request_log.info("request_finished", **fields)

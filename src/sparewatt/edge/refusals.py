@@ -12,8 +12,7 @@ from sparewatt.core.rng import Rng
 from sparewatt.edge.context import SERVER
 from sparewatt.edge.cors import cors_headers
 from sparewatt.edge.http1 import DateHeader, RequestHead, reply_head_bytes
-from sparewatt.edge.middleware import ErrorCounter
-from sparewatt.edge.request_log import RequestLine, log_finished
+from sparewatt.edge.middleware import ErrorCounter, RequestLine, log_finished
 from sparewatt.protocol.openai.chat import error_body, error_headers
 
 _COUNTED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"})

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 from sparewatt.cluster.peer_rpc import PeerHandler, PeerView, answering_peers
@@ -110,12 +111,9 @@ def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHand
             return YesReply(False)
         return YesReply(True)
 
-    async def news(request: NewsRequest) -> NewsReply:
-        return _news(services, request)
-
     return [
         PeerHandler(READY, ready),
-        PeerHandler(NEWS, news),
+        PeerHandler(NEWS, partial(_report_news, services)),
         PeerHandler(GIVE_BACK, give_back),
         PeerHandler(SYNC, sync),
         *services.shared_idempotency.handlers(),
@@ -125,7 +123,7 @@ def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHand
     ]
 
 
-def _news(services: Services, request: NewsRequest) -> NewsReply:
+async def _report_news(services: Services, request: NewsRequest) -> NewsReply:
     peers, live, accounting = services.peers, services.live, services.accounting
     version = f"{peers.run}.{services.links.version}"
     if not request.watching:

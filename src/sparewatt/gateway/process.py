@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from sparewatt.cluster.process_slot import ALONE, ProcessSlot
+from sparewatt.cluster.peer_rpc import ALONE, ProcessSlot
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import ShuttingDown, StartupError
 from sparewatt.core.log import Logger
@@ -67,9 +67,8 @@ async def run_gateway(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> N
             )
         )
         services.peers.is_open = True
-        for file, listener in ((settings.metrics_port_file, metrics), (settings.port_file, bound)):
-            if file is not None and listener is not None:
-                await asyncio.to_thread(write_port, file, listener.getsockname()[1])
+        metrics_port = metrics.getsockname()[1] if metrics is not None else None
+        await asyncio.to_thread(write_port_files, settings, port=port, metrics_port=metrics_port)
         services.loop_lag.watch()
         tune_garbage_collector()
         _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls)
@@ -97,10 +96,13 @@ async def own_postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> 
         yield dsn
 
 
-def write_port(path: Path, port: int) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(str(port))
-    temporary.replace(path)
+def write_port_files(settings: GatewaySettings, *, port: int, metrics_port: int | None) -> None:
+    """The public port last: a supervisor that reads it finds the other one written."""
+    for path, number in ((settings.metrics_port_file, metrics_port), (settings.port_file, port)):
+        if path is not None and number is not None:
+            temporary = path.with_suffix(".tmp")
+            temporary.write_text(str(number))
+            temporary.replace(path)
 
 
 def open_metrics_socket(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> socket.socket | None:

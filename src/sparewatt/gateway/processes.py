@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sparewatt.cluster.peer_rpc import LOOPBACK, PeerClient
-from sparewatt.cluster.process_slot import ProcessSlot, new_slots
+from sparewatt.cluster.peer_rpc import LOOPBACK, PeerClient, ProcessSlot, new_slots
 from sparewatt.cluster.questions import READY, ReadyRequest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
@@ -27,7 +26,7 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.core.settings import build_settings
 from sparewatt.edge.server import bind
 from sparewatt.gateway.addresses import PORT_MAX, refuse_unlinkable, refuse_unsafe
-from sparewatt.gateway.process import metrics_port_error, own_postgres, read_certificate, write_port
+from sparewatt.gateway.process import metrics_port_error, own_postgres, read_certificate, write_port_files
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.signals import stop_event
@@ -105,20 +104,14 @@ async def _serve(
         await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
             starting.result()
-            await _write_ports(settings, ports)
+            metrics_port = ports.metrics[0] if ports.metrics else None
+            await asyncio.to_thread(write_port_files, settings, port=ports.public, metrics_port=metrics_port)
             _log.info("gateway_up", host=settings.host, port=ports.public, processes=len(processes))
             await stop.wait()
     finally:
         starting.cancel()
         stopped.cancel()
         await children.stop()
-
-
-async def _write_ports(settings: GatewaySettings, ports: GatewayPorts) -> None:
-    if settings.metrics_port_file is not None and ports.metrics:
-        await asyncio.to_thread(write_port, settings.metrics_port_file, ports.metrics[0])
-    if settings.port_file is not None:
-        await asyncio.to_thread(write_port, settings.port_file, ports.public)
 
 
 async def _start(children: Supervisor, processes: list[ChildSpec], gate: StartupGate) -> None:

@@ -46,10 +46,9 @@ from sparewatt.api.responses.create import ResponseEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions
 from sparewatt.edge.exchange import InferenceEndpoints
-from sparewatt.edge.middleware import error_boundary, reply_headers
+from sparewatt.edge.middleware import error_boundary, remember_reply, reply_headers, request_log
 from sparewatt.edge.proxies import refuse_bypass
 from sparewatt.edge.refusals import Refusals
-from sparewatt.edge.request_log import remember_reply, request_log
 from sparewatt.gateway.services import Services
 from sparewatt.inference.responses.shelf import ShelfFactory
 
@@ -209,16 +208,12 @@ def _operation_groups(services: Services) -> list[object]:
         HealthEndpoints(rows=services.table, drain=services.drain),
         DownloadEndpoints(downloads=services.downloads),
         LinkEndpoints(links=services.links),
-        _dashboard(services),
+        DashboardEndpoints(
+            bundle=Bundle(),
+            states=services.states,
+            jobs_running=lambda: services.dispatcher.running + services.peers.totals().jobs,
+        ),
     ]
-
-
-def _dashboard(services: Services) -> DashboardEndpoints:
-    return DashboardEndpoints(
-        bundle=Bundle(),
-        states=services.states,
-        jobs_running=lambda: services.dispatcher.running + services.peers.totals().jobs,
-    )
 
 
 def make_app(services: Services, groups: Sequence[object] | None = None) -> web.Application:

@@ -20,9 +20,8 @@ from sparewatt.accounts.public_rate_limits import PublicRateLimiters
 from sparewatt.accounts.rate_limits import RateLimiter
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.api.operations.downloads import Downloads
-from sparewatt.cluster.peer_rpc import PeerClient
+from sparewatt.cluster.peer_rpc import ALONE, PeerClient, ProcessSlot
 from sparewatt.cluster.peers import Peers
-from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackRequest
 from sparewatt.cluster.shared_idempotency import SharedIdempotency
 from sparewatt.core.clock import Clock

@@ -18,9 +18,8 @@ from aiohttp import web
 from sparewatt.api.operations.pulse import PulseEndpoints
 from sparewatt.api.responses.submissions import _outcome_of
 from sparewatt.cluster import questions
-from sparewatt.cluster.peer_rpc import LOOPBACK, PeerClient, answering_peers
+from sparewatt.cluster.peer_rpc import ALONE, LOOPBACK, PeerClient, ProcessSlot, answering_peers, new_slots
 from sparewatt.cluster.peers import SILENT_S
-from sparewatt.cluster.process_slot import ALONE, ProcessSlot, new_slots
 from sparewatt.cluster.questions import (
     MATCH,
     READY,

@@ -19,9 +19,8 @@ from sparewatt.accounts.custody import Custody
 from sparewatt.accounts.keys import hash_secret
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.principal import SCOPES
-from sparewatt.cluster.peer_rpc import PeerClient
+from sparewatt.cluster.peer_rpc import ALONE, PeerClient, ProcessSlot
 from sparewatt.cluster.peers import Peers
-from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId, new_id
 from sparewatt.core.rng import seeded
 from sparewatt.edge.server import listen, serving

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -104,31 +105,25 @@ class FrameRing:
         return FeedFrame(self.number, head.encode() + _encode(body) + b"\n\n")
 
 
+@dataclass(kw_only=True)
 class LiveFeed:
-    def __init__(
-        self,
-        *,
-        states: NodeStates,
-        dispatcher: Dispatcher,
-        counter: JobCounter,
-        clock: Clock,
-        secret: bytes,
-        run: str,
-        peers: Peers,
-    ) -> None:
-        """`secret`: keys the public handles of nodes. `run`: names this process until it restarts."""
-        self._states = states
-        self._dispatcher = dispatcher
-        self._counter = counter
-        self._clock = clock
-        self._secret = secret
-        self._peers = peers
+    states: NodeStates
+    dispatcher: Dispatcher
+    counter: JobCounter
+    clock: Clock
+    secret: bytes = field(repr=False)
+    """Keys the public handles of nodes."""
+    run: InitVar[str]
+    """Names this process until it restarts."""
+    peers: Peers
+
+    def __post_init__(self, run: str) -> None:
         self._numbers: dict[NodeId, int] = {}
         self._codes: dict[NodeId, int] = {}
         """The state in which each node was last shown."""
         self._specs: dict[NodeId, object] = {}
         self._tokens: deque[tuple[float, int]] = deque()
-        self._cursor = counter.changes.cursor
+        self._cursor = self.counter.changes.cursor
         """Up to where matches were shown."""
         self._peer_matches: dict[MatchId, SharedMatch] = {}
         """The last matches of other processes."""
@@ -154,10 +149,10 @@ class LiveFeed:
 
     def share(self, number: int) -> list[SharedMatch]:
         """Matches for the viewers of another process: the last ones first, then what is new."""
-        cursor, changes = self._peer_cursors.get(number), self._counter.changes
+        cursor, changes = self._peer_cursors.get(number), self.counter.changes
         self._peer_cursors[number] = changes.cursor
         if cursor is None:
-            records = list(self._dispatcher.last_records(FEED_MATCHES_KEPT))[::-1]
+            records = list(self.dispatcher.last_records(FEED_MATCHES_KEPT))[::-1]
         else:
             latest = {record.id: record for record in changes.since(cursor)[0]}
             records = list(latest.values())[:FEED_MATCHES_PER_FRAME]
@@ -173,13 +168,13 @@ class LiveFeed:
 
     async def make_frame(self) -> None:
         """Called twice a second."""
-        now_s = self._clock.now_s()
-        self._tokens.append((now_s, self._dispatcher.tokens))
+        now_s = self.clock.now_s()
+        self._tokens.append((now_s, self.dispatcher.tokens))
         while now_s - self._tokens[0][0] > RATE_WINDOW_S:
             self._tokens.popleft()
         if not self.viewers:
             return
-        states = self._states.all()
+        states = self.states.all()
         added, changed = self._difference(states)
         matches, more_matches = self._new_matches()
         totals = self._totals_of(states)
@@ -189,7 +184,7 @@ class LiveFeed:
         self._shown_totals, self._shown_s = totals, now_s
         self.frames.add(
             FeedDelta(
-                at=self._clock.unix_s(),
+                at=self.clock.unix_s(),
                 totals=totals,
                 added=added or UNSET,
                 nodes=changed or UNSET,
@@ -202,8 +197,8 @@ class LiveFeed:
 
     def _new_matches(self) -> tuple[list[FeedMatch], int]:
         """Matches since the last frame, as many as fit into one, and how many more there were."""
-        records, missed = self._counter.changes.since(self._cursor)
-        self._cursor = self._counter.changes.cursor
+        records, missed = self.counter.changes.since(self._cursor)
+        self._cursor = self.counter.changes.cursor
         latest: dict[MatchId, ShownMatch] = {record.id: record for record in records}
         latest |= self._new_peer_matches
         self._new_peer_matches = {}
@@ -224,7 +219,7 @@ class LiveFeed:
         """A viewer more. What changed before the first one is in the snapshot."""
         if not self.viewers:
             self.frames.start_over()
-            self._cursor = self._counter.changes.cursor
+            self._cursor = self.counter.changes.cursor
             self._new_peer_matches = {}
             self._show_all()
         self.viewers += 1
@@ -234,13 +229,13 @@ class LiveFeed:
 
     def snapshot(self) -> FeedFrame:
         """Made once between two frames. What it shows beyond the last frame, the next one repeats."""
-        return self.frames.snapshot or self._make_snapshot(self._states.all())
+        return self.frames.snapshot or self._make_snapshot(self.states.all())
 
     # content
 
     def _show_all(self) -> None:
         """Make the first snapshot, and remember what it shows: the next frame has the difference."""
-        states = self._states.all()
+        states = self.states.all()
         shown = [(row, state) for row, state in states if self._is_shown(row)]
         self._codes = {row.id: code_of(state) for row, state in shown}
         self._specs = {row.id: row.specs for row, _ in shown}
@@ -249,7 +244,7 @@ class LiveFeed:
     def _make_snapshot(self, states: States) -> FeedFrame:
         return self.frames.add_snapshot(
             FeedSnapshot(
-                at=self._clock.unix_s(),
+                at=self.clock.unix_s(),
                 states=STATES,
                 nodes=[self._feed_node(row, state) for row, state in states if self._is_shown(row)],
                 totals=self._totals_of(states),
@@ -259,24 +254,24 @@ class LiveFeed:
 
     def _last_matches(self) -> list[ShownMatch]:
         """Of all processes, the latest first."""
-        own = list(self._dispatcher.last_records(FEED_MATCHES_KEPT))
+        own = list(self.dispatcher.last_records(FEED_MATCHES_KEPT))
         matches: list[ShownMatch] = sorted([*self._peer_matches.values(), *own[::-1]], key=_began_unix_s)
         return matches[-FEED_MATCHES_KEPT:][::-1]
 
     def totals(self) -> NetworkTotals:
         """Counts over all nodes and all processes, at this moment."""
-        return self._totals_of(self._states.all())
+        return self._totals_of(self.states.all())
 
     def _totals_of(self, states: States) -> NetworkTotals:
         present = [row for row, state in states if state is not NodeState.OFFLINE]
-        peers = self._peers.totals()
+        peers = self.peers.totals()
         return NetworkTotals(
             nodes=Counter(state.value for _, state in states),
             gpus=sum(row.specs.gpu_count for row in present),
             vram_gb=sum(map(vram_gb_of, present)),
-            jobs=self._dispatcher.running + peers.jobs,
+            jobs=self.dispatcher.running + peers.jobs,
             tokens_per_s=int(digits(round(self.tokens_per_s + peers.tokens_per_s), 2)),
-            first_token_ms=two_digits(_mean_ms([self._counter.first_tokens(), *peers.first_tokens])),
+            first_token_ms=two_digits(_mean_ms([self.counter.first_tokens(), *peers.first_tokens])),
         )
 
     @property
@@ -302,12 +297,12 @@ class LiveFeed:
         return added, changed
 
     def _is_shown(self, row: NodeRow) -> bool:
-        if row.connected or self._peers.has_link(row.id):
+        if row.connected or self.peers.has_link(row.id):
             return True
-        return self._clock.unix_s() - (row.last_seen_unix_s or 0.0) < FORGET_OFFLINE_S
+        return self.clock.unix_s() - (row.last_seen_unix_s or 0.0) < FORGET_OFFLINE_S
 
     def _feed_node(self, row: NodeRow, state: NodeState) -> FeedNode:
-        return feed_node(row, number=self._number(row.id), secret=self._secret, state=state)
+        return feed_node(row, number=self._number(row.id), secret=self.secret, state=state)
 
     def _number(self, node_id: NodeId) -> int:
         return self._numbers.setdefault(node_id, len(self._numbers))
@@ -320,7 +315,7 @@ class LiveFeed:
         return structs.replace(match.public, nodes=[node.number for node in nodes], region=region)
 
     def _public_node(self, node_id: NodeId) -> PublicNode:
-        row = self._states.get(node_id)
+        row = self.states.get(node_id)
         return PublicNode(self._number(node_id), public_region(row.specs.region) if row else None)
 
 

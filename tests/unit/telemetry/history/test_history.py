@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.cluster.peer_rpc import PeerClient
+from sparewatt.cluster.peer_rpc import PeerClient, ProcessSlot
 from sparewatt.cluster.peers import Peers, PeerState
-from sparewatt.cluster.process_slot import ProcessSlot
 from sparewatt.cluster.questions import NewsReply
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId

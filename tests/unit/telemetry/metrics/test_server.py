@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from sparewatt.cluster.process_slot import ProcessSlot
+from sparewatt.cluster.peer_rpc import ProcessSlot
 from sparewatt.core.errors import StartupError
 from sparewatt.gateway import process
 from sparewatt.gateway.process import open_metrics_socket

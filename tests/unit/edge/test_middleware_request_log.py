@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.edge.request_log import CLIENT_LEFT, RequestLine, log_finished
+from sparewatt.edge.middleware import CLIENT_LEFT, RequestLine, log_finished
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.model import Outcome
 from tests.unit.api.inference.test_endpoints import TEXT, node_of
