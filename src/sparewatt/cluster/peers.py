@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparewatt.cluster.peer_rpc import PeerClient, ProcessSlot
+from sparewatt.cluster.peer_rpc import PeerClient
 from sparewatt.cluster.questions import NEWS, NewsReply, NewsRequest, SharedMatch
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import KeyId, NodeId
@@ -44,43 +44,42 @@ class PeerNews:
     """For the live feed."""
 
 
+@dataclass(slots=True)
 class Peers:
-    def __init__(self, client: PeerClient, *, clock: Clock, run: str) -> None:
-        """`run`: names this process until it restarts."""
-        self.slot: ProcessSlot = client.slot
-        self.run = run
-        self._client = client
-        self._clock = clock
-        self._states: dict[int, PeerState] = {}
-        self.may_open = asyncio.Event()
-        """Set when the parent lets this process accept clients."""
-        self.is_open = False
-        """Whether it does."""
+    client: PeerClient
+    clock: Clock
+    run: str
+    """Names this process until it restarts."""
+    may_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the parent lets this process accept clients."""
+    is_open: bool = False
+    """Whether it does."""
+    _states: dict[int, PeerState] = field(default_factory=dict)
 
     async def exchange(self, *, watching: bool) -> PeerNews:
         """Ask all of them for news. `watching`: the live feed has viewers here."""
         news = PeerNews()
-        await asyncio.gather(*(self._ask(number, news, watching=watching) for number in self.slot.others))
+        await asyncio.gather(*(self._ask(number, news, watching=watching) for number in self.client.slot.others))
         return news
 
     async def _ask(self, number: int, round_: PeerNews, *, watching: bool) -> None:
         before = self._states.get(number)
         known = before.news.version if before is not None else ""
-        news = await self._client.ask(number, NEWS, NewsRequest(self.slot.number, known, watching))
+        news = await self.client.ask(number, NEWS, NewsRequest(self.client.slot.number, known, watching))
         if news is None:
             return
         if before is not None and before.news.run != news.run:
             round_.restarted.append(number)
         nodes = before.nodes if before is not None else frozenset()
         nodes = frozenset(map(NodeId, news.nodes)) if news.nodes is not None else nodes
-        self._states[number] = PeerState(news, self._clock.now_s(), nodes)
+        self._states[number] = PeerState(news, self.clock.now_s(), nodes)
         round_.matches += news.matches
 
     def _present(self) -> dict[int, PeerState]:
         """By the number of the process."""
         if not self._states:
             return self._states
-        now_s = self._clock.now_s()
+        now_s = self.clock.now_s()
         return {number: state for number, state in self._states.items() if now_s - state.at_s < SILENT_S}
 
     def has_link(self, node_id: NodeId) -> bool:
@@ -107,4 +106,5 @@ class Peers:
 
     def counts_uptime(self) -> bool:
         """Whether this process counts the uptime of nodes: the first of those that are up does."""
-        return self.slot.number < min(self._present(), default=self.slot.number + 1)
+        number = self.client.slot.number
+        return number < min(self._present(), default=number + 1)

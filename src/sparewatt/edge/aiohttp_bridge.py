@@ -11,8 +11,7 @@ from sparewatt.core.errors import BadRequest, InternalError
 from sparewatt.core.ids import new_id
 from sparewatt.core.rng import SystemRng
 from sparewatt.edge.bodies import error_reply
-from sparewatt.edge.context import SERVER
-from sparewatt.edge.http1 import RequestHead
+from sparewatt.edge.http1 import SERVER, RequestHead
 
 _NEVER_S = 1e9
 """aiohttp closes no idle connection: `Connection` does."""

@@ -1,4 +1,4 @@
-"""Authentication by API key or session cookie, and the rate limit of the principal; also the cookie itself.
+"""The context of a request; its authentication by API key or session cookie, and the rate limit of the principal.
 
 A key is looked up in memory; only a browser's session needs the database. The rate limits themselves are token buckets
 of `accounts/`.
@@ -6,6 +6,7 @@ of `accounts/`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 
@@ -20,16 +21,64 @@ from sparewatt.accounts.principal import (
     require_operator,
     require_scope,
 )
-from sparewatt.accounts.rate_limits import RateCharge, RateLimiter
+from sparewatt.accounts.rate_limits import RateCharge, RateLimiter, RateMeter
 from sparewatt.accounts.sessions import CSRF_HEADER, Sessions, check_csrf, check_origin
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import RateLimited
 from sparewatt.core.limits import SESSION_LIFE_S
-from sparewatt.edge.context import RequestContext
+from sparewatt.edge.cors import cors_headers
+from sparewatt.edge.http1 import SERVER
+from sparewatt.edge.proxies import client_address
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.store.database import KeyRow
 
 _COOKIE = "sparewatt_session"
+_HTTPS_ONLY = "max-age=31536000"
+"""HSTS for a year, sent only where TLS ends in this process; a proxy in front sets its own."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class RequestContext:
+    """One HTTP request as authentication, rate limits and logs see it, whether an `Exchange` or aiohttp serves it.
+
+    Not printable: its headers contain the key.
+    """
+
+    settings: EdgeSettings
+    id: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case, or a mapping that ignores case."""
+    peer: str
+    """The address at the other end of the socket."""
+    began_s: float
+    meter: RateMeter | None = None
+    """The rate limit of the key or session, set by the `Authenticator`."""
+
+    @property
+    def address(self) -> str:
+        """The client's address: the socket's peer, or what our own reverse proxy forwarded."""
+        settings = self.settings
+        if not settings.behind_proxy:
+            return self.peer
+        return client_address(self.peer, self.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
+
+    def reply_lines(self, now_s: float) -> str:
+        """Header lines of every reply: request id, time until the reply began, remaining rate limit.
+
+        They contain nothing that a client sent, so they need no escaping.
+        """
+        took_ms = (now_s - self.began_s) * 1000
+        lines = f"server: {SERVER}\r\nx-request-id: {self.id}\r\nopenai-processing-ms: {took_ms:.0f}\r\n"
+        if self.settings.has_tls:
+            lines += f"strict-transport-security: {_HTTPS_ONLY}\r\n"
+        return lines if self.meter is None else lines + self.meter.header_lines(now_s)
+
+    def reply_headers(self, now_s: float) -> dict[str, str]:
+        """The same lines as a mapping, with the CORS headers for a page of another origin."""
+        headers = dict(line.split(": ", maxsplit=1) for line in self.reply_lines(now_s).splitlines())
+        return headers | cors_headers(self.path, self.headers) if "origin" in self.headers else headers
 
 
 @dataclass(slots=True, kw_only=True)

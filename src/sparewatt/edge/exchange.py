@@ -23,8 +23,7 @@ from sparewatt.core.errors import InternalError, JobFailed, SparewattError
 from sparewatt.core.ids import MatchId, new_id
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
-from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.context import RequestContext
+from sparewatt.edge.auth import Authenticator, RequestContext
 from sparewatt.edge.cors import cors_headers
 from sparewatt.edge.http1 import (
     CHUNK,

@@ -40,6 +40,8 @@ STRAY_BYTES_MAX = 1 * KIB
 FRAMING_PER_BODY_BYTE_MAX = 8
 """Bytes on the wire per byte of a body: chunks of a single byte take six."""
 
+SERVER = "sparewatt"
+"""The `server` header: the product, never its version or its libraries."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 CHUNK = b"%x\r\n%b\r\n"
 """A chunk's length and its data."""

@@ -25,8 +25,8 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import MatchId, new_id
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
+from sparewatt.edge.auth import RequestContext
 from sparewatt.edge.bodies import ERROR_CODE, error_reply
-from sparewatt.edge.context import RequestContext
 from sparewatt.edge.cors import is_open, is_preflight, preflight
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.inference.dispatch.model import MatchRecord

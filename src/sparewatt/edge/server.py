@@ -14,9 +14,8 @@ from aiohttp import web
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import KIB
 from sparewatt.edge.connection import Connection
-from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, ConnectionRegistry, LinkAcceptor
+from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, ConnectionRegistry, LinkAcceptor, Refusals
 from sparewatt.edge.exchange import InferenceEndpoints
-from sparewatt.edge.refusals import Refusals
 from sparewatt.edge.settings import ClientTimeouts, EdgeSettings
 
 SHUTDOWN_S = 2.0

@@ -97,19 +97,16 @@ def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHand
         return ReadyReply(is_in=True, is_open=services.peers.is_open and not services.drain.is_draining)
 
     async def give_back(request: GiveBackRequest) -> YesReply:
-        if services.accounting is None:
-            return YesReply(False)
-        try:
-            return YesReply(await services.accounting.ledger.give_back(AccountId(request.account)))
-        except StoreUnavailable:
-            return YesReply(False)
+        with contextlib.suppress(StoreUnavailable):
+            if services.accounting is not None:
+                return YesReply(await services.accounting.ledger.give_back(AccountId(request.account)))
+        return YesReply(False)
 
     async def sync(_: EmptyMessage) -> YesReply:
-        try:
+        with contextlib.suppress(StoreUnavailable):
             await services.key_service.sync()
-        except StoreUnavailable:
-            return YesReply(False)
-        return YesReply(True)
+            return YesReply(True)
+        return YesReply(False)
 
     return [
         PeerHandler(READY, ready),

@@ -45,10 +45,10 @@ from sparewatt.api.responses.compact import CompactionEndpoints
 from sparewatt.api.responses.create import ResponseEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions
+from sparewatt.edge.connection_registry import Refusals
 from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.middleware import error_boundary, remember_reply, reply_headers, request_log
 from sparewatt.edge.proxies import refuse_bypass
-from sparewatt.edge.refusals import Refusals
 from sparewatt.gateway.services import Services
 from sparewatt.inference.responses.shelf import ShelfFactory
 

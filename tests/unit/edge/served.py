@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from sparewatt.core.rng import seeded
-from sparewatt.edge.connection_registry import ConnectionRegistry
-from sparewatt.edge.refusals import Refusals
+from sparewatt.edge.connection_registry import ConnectionRegistry, Refusals
 from sparewatt.edge.server import listen, serving
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from sparewatt.gateway.services import Services

@@ -15,9 +15,8 @@ from sparewatt.accounts.sessions import Sessions, check_origin, csrf_token
 from sparewatt.api.accounts.descriptions import describe_account
 from sparewatt.api.endpoint import post
 from sparewatt.core.ids import AccountId
-from sparewatt.edge.auth import Authenticator, clear_cookie, set_cookie
+from sparewatt.edge.auth import Authenticator, RequestContext, clear_cookie, set_cookie
 from sparewatt.edge.bodies import json_reply, read_json
-from sparewatt.edge.context import RequestContext
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.accounts import LoginBody, LogoutResult, NewSession, SignupBody
 

@@ -63,14 +63,14 @@ class FeedFrame(NamedTuple):
     """A server-sent event."""
 
 
+@dataclass(slots=True)
 class FrameRing:
-    def __init__(self, run: str) -> None:
-        """`run`: names this process until it restarts, so that frame numbers of two processes are not mixed up."""
-        self.run = run
-        self._ring: deque[FeedFrame] = deque(maxlen=FEED_FRAMES_KEPT)
-        self.snapshot: FeedFrame | None = None
-        """The state after the last frame; None if it was not made yet."""
-        self.number = 0
+    run: str
+    """Names this process until it restarts, so that frame numbers of two processes are not mixed up."""
+    number: int = 0
+    snapshot: FeedFrame | None = None
+    """The state after the last frame; None if it was not made yet."""
+    _ring: deque[FeedFrame] = field(default_factory=lambda: deque(maxlen=FEED_FRAMES_KEPT))
 
     def add(self, body: FeedDelta) -> None:
         """A change. The snapshot before it is out of date."""

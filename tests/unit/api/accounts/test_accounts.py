@@ -11,8 +11,7 @@ from sparewatt.accounts.mail import Mailer, MailServer, read_mail_server, reset_
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import MAILS_WAITING_MAX
 from sparewatt.core.rng import SystemRng
-from sparewatt.edge.auth import clear_cookie, cookie_name, set_cookie
-from sparewatt.edge.context import RequestContext
+from sparewatt.edge.auth import RequestContext, clear_cookie, cookie_name, set_cookie
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.gateway.addresses import origin_of, own_origins, own_root_url
 from sparewatt.gateway.secret import network_secret

@@ -10,16 +10,20 @@ import msgspec
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.gateway.backup.archive import (
+from sparewatt.gateway.backup import (
     FORMAT,
     Manifest,
     Member,
+    _copy_files,
+    _is_same,
+    _journals,
+    _take_journals,
     member_of,
     new_file,
     read_archive,
+    refuse_taken,
     write_archive,
 )
-from sparewatt.gateway.backup.backup import _copy_files, _is_same, _journals, _take_journals, refuse_taken
 from sparewatt.store.snapshot import SnapshotSchema, SnapshotTable
 
 SHAPE = SnapshotSchema(migrations={1: "a"}, tables=[SnapshotTable("jobs", ["id"], 2)], partitions=[], sequences={})
