@@ -1,7 +1,7 @@
 """HTTP/1.1 on the wire: a bounded request parser, the heads of requests and replies, and chunked framing.
 
 llhttp (`httptools`) parses. This module bounds whatever a client could send without end and refuses what two readers
-could understand differently (request smuggling). It knows no sockets: a `RequestReader` gets heads, body pieces and
+could understand differently (request smuggling). It has no sockets: a `RequestReader` gets heads, body pieces and
 ends, in order.
 """
 
@@ -198,7 +198,7 @@ class RequestParser:
         """A head without its upgrade fields, to be parsed instead of the one that came."""
         self.is_reading_head = False
         self.is_muted = False
-        """Whether the reader wants no more callbacks."""
+        """Whether the reader gets no more callbacks."""
 
     @property
     def is_between_requests(self) -> bool:

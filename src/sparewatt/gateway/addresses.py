@@ -57,7 +57,7 @@ def refuse_unlinkable(settings: GatewaySettings) -> None:
     ports = range(settings.link_port, settings.link_port + settings.processes)
     if ports[-1] > PORT_MAX or settings.port in ports:
         raise StartupError(
-            f"--link-port {settings.link_port} leaves no {settings.processes} ports beside port {settings.port}. "
+            f"--link-port {settings.link_port} leaves no {settings.processes} ports next to port {settings.port}. "
             "Choose another."
         )
 

@@ -71,9 +71,9 @@ def end_of(record: MatchRecord) -> str:
 
 
 def result_of(attempt: AttemptRecord, record: MatchRecord) -> AttemptResult | None:
-    """What an attempt says about its node.
+    """What an attempt shows about its node.
 
-    None if it says nothing: refused in time, cancelled, a bad request, or longer than any job may take.
+    None if it shows nothing: refused in time, cancelled, a bad request, or longer than any job may take.
     """
     if attempt.outcome is _DONE and attempt.reason is None:  # nearly always
         return AttemptResult.DONE

@@ -66,7 +66,7 @@ async def test_what_came_to_the_proxy_in_the_clear_is_refused(path: str, headers
         assert status == 200 or "https://gpu.example" in await reply.text()
 
 
-async def test_who_goes_around_the_proxy_is_sent_to_it() -> None:
+async def test_a_client_that_bypasses_the_proxy_is_referred_to_it() -> None:
     settings = EdgeSettings(behind_proxy=True, trusted_proxies="10.9.9.9", public_url="https://gpu.example")
     async with _client(settings) as client:
         assert (await client.get("/v1/models")).status == 403

@@ -1,7 +1,7 @@
 """The live feed: twice a second, what changed since the last frame, as one frame for all viewers.
 
 The feed polls counts and the table of nodes: a node that changes ten times between two frames costs one entry, and a
-feed without viewers next to nothing. Frames are encoded once and kept in a short ring; a viewer is only the number of
+feed without viewers next to nothing. Frames are encoded once and stored in a short ring; a viewer is only the number of
 its last frame. One that fell behind the ring gets a snapshot again, so a slow viewer costs no queue and no memory.
 """
 

@@ -95,7 +95,7 @@ def shown_nodes(rows: Sequence[NodeRow]) -> Sequence[NodeRow]:
 
 @dataclass(slots=True, kw_only=True)
 class NodeSurvey:
-    """Samples are made by node, and exposed by family, as the format wants it."""
+    """Samples are made by node, and exposed by family, as the format requires."""
 
     power: PowerReadings
     servers: Mapping[NodeId, ServerMetrics]

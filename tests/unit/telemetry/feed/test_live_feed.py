@@ -81,7 +81,7 @@ async def test_a_viewer_sees_all_nodes_and_then_only_what_changed() -> None:
         reply.close()
 
 
-async def test_a_node_that_joins_or_changes_is_told_in_full() -> None:
+async def test_a_node_that_joins_or_changes_is_sent_in_full() -> None:
     services = make_services(a_table(1))
     async with running(services) as client:
         reply = await watched(client)
@@ -93,7 +93,7 @@ async def test_a_node_that_joins_or_changes_is_told_in_full() -> None:
         reply.close()
 
 
-async def test_who_comes_back_gets_what_came_meanwhile_and_nothing_twice() -> None:
+async def test_a_viewer_that_reconnects_gets_the_missed_frames_and_none_twice() -> None:
     services = make_services(a_table(2))
     async with running(services) as client:
         stays, leaves = await watched(client), await watched(client)
@@ -111,7 +111,7 @@ async def test_who_comes_back_gets_what_came_meanwhile_and_nothing_twice() -> No
         stays.close()
 
 
-async def test_who_was_away_while_nobody_watched_sees_it_all_again() -> None:
+async def test_a_viewer_that_was_away_while_there_were_no_others_gets_a_snapshot() -> None:
     services = make_services(a_table(1))
     async with running(services) as client:
         reply = await watched(client)
@@ -135,7 +135,7 @@ async def test_an_id_of_another_gateway_is_not_taken_for_ours() -> None:
         reply.close()
 
 
-def test_frames_that_are_kept_no_longer_cannot_be_continued_from() -> None:
+def test_a_viewer_cannot_continue_from_a_frame_that_left_the_ring() -> None:
     frames = FrameRing("run")
     change = FeedDelta(at=0.0, totals=make_services().live.totals())
     for _ in range(FEED_FRAMES_KEPT + 5):
@@ -148,7 +148,7 @@ def test_frames_that_are_kept_no_longer_cannot_be_continued_from() -> None:
     assert [frames.number_of(said) for said in ("", "run-", "run-x", "ran-12", "run-" + "9" * 30)] == [None] * 5
 
 
-async def test_matches_are_told_without_whose_they_are_and_no_more_than_fit() -> None:
+async def test_matches_are_shown_without_their_account_and_no_more_than_fit() -> None:
     services = make_services(a_table(1))
     async with running(services) as client:
         reply = await watched(client)
@@ -267,7 +267,7 @@ async def test_a_match_that_changed_twice_between_two_looks_is_shown_once_and_as
     assert "more_matches" not in delta
 
 
-async def test_a_frame_says_how_many_it_leaves_out_also_of_those_that_are_not_kept() -> None:
+async def test_a_frame_counts_the_matches_it_leaves_out() -> None:
     services = make_services()
     services.live.enter()
     fail_jobs(services, CHANGES_KEPT + 10)

@@ -81,12 +81,12 @@ async def test_counts_outlive_what_is_stored_of_them() -> None:
     assert found.value("sparewatt_request_errors_total", code="no_capacity") == 1
 
 
-async def test_nodes_are_told_one_by_one_only_where_that_is_wanted() -> None:
+async def test_nodes_have_metrics_of_their_own_only_where_that_is_set() -> None:
     assert not [name for name in (await scrape(services_of())).kinds if name.startswith("sparewatt_node_")]
     assert (await scrape(services_of(by_node=True))).labels("sparewatt_node_up", "node") == {node_id(1), node_id(2)}
 
 
-async def test_a_node_is_told_with_its_sensors_and_its_server() -> None:
+async def test_a_node_s_metrics_include_its_sensors_and_its_server() -> None:
     services = services_of(by_node=True)
     gpus = (GpuReading(power_watts=300.0, temperature_c=70.0, utilisation=0.9), GpuReading())
     load = NodeLoad(running=3, queued=1, kv_used=0.5, sensors=Sensors(power_watts=350.0, gpus=gpus), server=SERVER)
@@ -131,7 +131,7 @@ def test_of_very_many_models_the_rest_is_one() -> None:
     assert largest({"other": 1, "m": 2}) == {"other": 1, "m": 2}
 
 
-def test_of_very_many_nodes_those_that_are_there_are_told() -> None:
+def test_of_very_many_nodes_connected_ones_have_metrics() -> None:
     away = [NodeRow(NodeId(f"0x{at}"), some_specs(), index=at) for at in range(METRICS_NODES_MAX)]
     here = [NodeRow(NodeId(f"here{at}"), some_specs(), index=10_000 + at, connected=True) for at in range(3)]
     found = shown_nodes([*away, *here])

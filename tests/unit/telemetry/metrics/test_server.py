@@ -35,7 +35,7 @@ def port_of(settings: GatewaySettings) -> int:
         return int(found.getsockname()[1])
 
 
-async def test_it_answers_prometheus_and_whoever_watches() -> None:
+async def test_the_port_serves_prometheus_and_health_checks() -> None:
     services = make_services()
     async with TestClient(TestServer(services.metrics.app())) as client:
         reply = await client.get("/metrics")

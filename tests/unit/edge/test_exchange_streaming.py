@@ -129,7 +129,7 @@ async def test_a_lost_node_is_not_noticed() -> None:
         assert rest == text_event("lo") + FINISH + DONE
 
 
-async def test_a_request_may_ask_not_to_go_on_elsewhere() -> None:
+async def test_a_request_may_forbid_continuation_on_another_node() -> None:
     body = BODY[:-1] + b',"stream":true,"provider":{"allow_resume":false}}'
     async with a_gateway(2) as (client, nodes, _):
         rest = await break_in_the_middle(client, nodes, body)

@@ -11,8 +11,8 @@ import pytest
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.idempotency import Idempotency
-from tests.property.front import QuickRegistry, Socket, Turns
-from tests.unit.edge.test_streaming import CHAT, STREAM, a_gateway
+from tests.property.front import QuickRegistry, Socket, Ticks
+from tests.unit.edge.test_exchange_streaming import CHAT, STREAM, a_gateway
 from tests.unit.gateway.small_gateway import bearer
 from tests.unit.inference.scripted import BODY, DONE, FINISH, ROLE, text_event
 from tests.waiting import until
@@ -76,10 +76,10 @@ async def test_a_crash_in_a_task_whose_reply_has_begun_is_logged(
 def test_a_crash_of_the_connection_itself_is_logged_with_its_trace_and_closes_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    turns, socket = Turns(), Socket()
-    registry = QuickRegistry(turns)
+    ticks, socket = Ticks(), Socket()
+    registry = QuickRegistry(ticks)
     monkeypatch.setattr(InferenceEndpoints, "endpoint", break_here)
-    connection = Connection(registry, cast(asyncio.AbstractEventLoop, turns))
+    connection = Connection(registry, cast(asyncio.AbstractEventLoop, ticks))
     connection.connection_made(socket)
     connection.data_received(REQUEST)
     assert not socket.is_open
