@@ -69,7 +69,7 @@ def new_slots(
     ]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class PeerClient:
     """Addresses processes by their number. Made before there is an event loop."""
 

@@ -44,7 +44,7 @@ class PeerNews:
     """For the live feed."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Peers:
     client: PeerClient
     clock: Clock

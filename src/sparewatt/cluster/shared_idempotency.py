@@ -47,7 +47,7 @@ class IdempotencyClaim(NamedTuple):
     token: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SharedIdempotency:
     """Implements IdempotencyPeers, and answers peers for the ids that this process owns."""
 

@@ -147,7 +147,7 @@ class LinkAcceptor(Protocol):
     def adopt(self, transport: asyncio.Transport, head: bytes) -> asyncio.BaseProtocol: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConnectionRegistry:
     manager: web.Server
     settings: EdgeSettings

@@ -62,7 +62,7 @@ SHARED_BUDGET_RELOAD_S = 1.0
 """Peers report spending as pending for longer than this, so that it is never left out."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Services:
     """Making them waits for nothing and reads nothing: `assemble` does that."""
 

@@ -105,13 +105,13 @@ class FrameRing:
         return FeedFrame(self.number, head.encode() + _encode(body) + b"\n\n")
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LiveFeed:
     states: NodeStates
     dispatcher: Dispatcher
     counter: JobCounter
     clock: Clock
-    secret: bytes = field(repr=False)
+    secret: bytes
     """Keys the public handles of nodes."""
     run: InitVar[str]
     """Names this process until it restarts."""
