@@ -47,7 +47,7 @@ async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interval, "WAITING_MAX", 1)
+    monkeypatch.setattr(interval, "RESULTS_MAX", 1)
     results = NodeResults()
     for unix_s in (0.0, 86_400.0, 1.0):
         results.add(node_id(1), AttemptResult.DONE, unix_s=unix_s)
