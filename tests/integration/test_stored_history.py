@@ -10,7 +10,7 @@ import pytest
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
 from sparewatt.store.history import DAY_S, HOUR_S, KEPT_S, MINUTE_S, HistoryCounts
-from sparewatt.telemetry.history.buckets import empty
+from sparewatt.telemetry.history.interval import empty
 from tests.integration.databases import fresh_database
 
 

@@ -13,15 +13,15 @@ from aiohttp import web
 from sparewatt.core.fair_queue import TICK_BUDGET_S, FairQueue
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection import Connection
-from sparewatt.edge.connection_registry import ConnectionRegistry
-from sparewatt.edge.request_head import RequestHead
+from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, ConnectionRegistry
+from sparewatt.edge.http1 import RequestHead
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from tests.unit.gateway.small_gateway import make_services
 
 BRIDGED_REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
-class Turns:
+class Ticks:
     """What of an event loop a connection uses: callbacks, run when it is told to."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Turns:
             self._waiting.popleft()()
 
     def run_one(self) -> None:
-        """A single turn: whatever is asked for in it waits for the next."""
+        """A single tick: whatever is asked for in it waits for the next."""
         for _ in range(len(self._waiting)):
             self._waiting.popleft()()
 
@@ -80,18 +80,18 @@ class QuickBridge:
 
     is_full = False
 
-    def __init__(self, turns: Turns, on_replied: Callable[[], None]) -> None:
-        self._turns = turns
+    def __init__(self, ticks: Ticks, on_replied: Callable[[], None]) -> None:
+        self._ticks = ticks
         self._on_replied = on_replied
         self._socket: Socket | None = None
 
     def connection_made(self, socket: Socket) -> None:
         self._socket = socket
 
-    def ask(self, _: RequestHead) -> None:
+    def begin(self, _: RequestHead) -> None:
         if self._socket is not None:
             self._socket.write(BRIDGED_REPLY)
-        self._turns.call_soon(self._on_replied)
+        self._ticks.call_soon(self._on_replied)
 
     def data_received(self, data: bytes) -> None: ...
 
@@ -101,8 +101,8 @@ class QuickBridge:
 
 
 class QuickRegistry(ConnectionRegistry):
-    def __init__(self, turns: Turns) -> None:
-        loop = cast(asyncio.AbstractEventLoop, turns)
+    def __init__(self, ticks: Ticks) -> None:
+        loop = cast(asyncio.AbstractEventLoop, ticks)
         super().__init__(
             cast(web.Server, None),
             settings=_services.settings.edge,
@@ -111,19 +111,20 @@ class QuickRegistry(ConnectionRegistry):
             refusals=refusals(_services),
             loop=loop,
         )
-        self.turns = turns
-        self.late_requests = FairQueue(turns.call_soon, clock=lambda: turns.now_s)
+        self.ticks = ticks
+        self.late_requests = FairQueue(ticks.call_soon, clock=lambda: ticks.now_s)
+        self.disconnects = FairQueue(ticks.call_soon, at_once=CONNECTIONS_CLOSED_PER_TICK, clock=lambda: ticks.now_s)
 
     def be_late(self) -> None:
-        """Others were begun in this turn, and took long."""
+        """Others were begun in this tick, and took long."""
         self.late_requests.must_wait()
-        self.turns.now_s += 2 * TICK_BUDGET_S
+        self.ticks.now_s += 2 * TICK_BUDGET_S
 
     def adopts(self, head: RequestHead) -> bool:
         return False
 
     def make_bridge(self, on_replied: Callable[[], None]) -> AiohttpBridge:
-        return cast(AiohttpBridge, QuickBridge(self.turns, on_replied))
+        return cast(AiohttpBridge, QuickBridge(self.ticks, on_replied))
 
 
 class _Crashes(logging.Handler):
@@ -145,12 +146,12 @@ logging.getLogger("sparewatt.gateway").addHandler(_crashes)
 def replies_to(pieces: Sequence[bytes], *, is_late: bool = False) -> bytes:
     """All that a client gets that sends these and leaves. Raises AssertionError if something broke on the way.
 
-    `is_late`: whether each comes when a turn of the loop has gone on for long.
+    `is_late`: whether each comes when a tick of the event loop has gone on for long.
     """
     _crashes.told.clear()
-    turns, socket = Turns(), Socket()
-    registry = QuickRegistry(turns)
-    connection = Connection(registry, cast(asyncio.AbstractEventLoop, turns))
+    ticks, socket = Ticks(), Socket()
+    registry = QuickRegistry(ticks)
+    connection = Connection(registry, cast(asyncio.AbstractEventLoop, ticks))
     connection.connection_made(socket)
     for piece in pieces:
         if not socket.is_open:
@@ -158,9 +159,9 @@ def replies_to(pieces: Sequence[bytes], *, is_late: bool = False) -> bytes:
         if is_late:
             registry.be_late()
         connection.data_received(piece)
-        turns.run()
+        ticks.run()
     connection.connection_lost(None)
-    turns.run()
+    ticks.run()
     assert not _crashes.told, _crashes.told
     assert not registry.connections
     assert registry.bodies_bytes == 0, "a body is counted for ever"

@@ -15,13 +15,12 @@ import msgspec
 
 from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.custody import Custody
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import ALONE, PeerClient
 from sparewatt.cluster.peers import Peers
-from sparewatt.cluster.process_slot import ALONE
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import KeyId, MatchId, new_id
 from sparewatt.core.rng import seeded
-from sparewatt.gateway.services import Services, build
+from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.formula import BALANCED
@@ -29,7 +28,7 @@ from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad
-from sparewatt.telemetry.feed.live_feed import LOOK_S
+from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.feed.places import REGIONS
 from tests.unit.edge.served import serving_on
 from tests.unit.gateway.small_gateway import CHEAP, ListDatabase
@@ -58,16 +57,16 @@ def make_crowd(clock: SystemClock, chance: random.Random) -> NodeTable:
 def make_services(clock: SystemClock, chance: random.Random) -> Services:
     """The parts of a gateway without Postgres, by a clock that goes."""
     database, client, rng = ListDatabase(), PeerClient(ALONE), seeded(1)
-    return build(
-        GatewaySettings(database_url="postgresql://nowhere", heartbeat_s=HEARTBEAT_S),
-        database,
+    return Services(
+        settings=GatewaySettings(database_url="postgresql://nowhere", heartbeat_s=HEARTBEAT_S),
+        database=database,
         table=make_crowd(clock, chance),
         accounting=None,
         people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
         secret=bytes(32),
-        links={},
+        node_links={},
         port=1,
-        client=client,
+        peer_client=client,
         peers=Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5)),
         clock=clock,
         rng=rng,
@@ -112,8 +111,8 @@ async def change(services: Services, chance: random.Random) -> None:
 
 async def look(services: Services) -> None:
     while True:
-        await services.live.look()
-        await asyncio.sleep(LOOK_S)
+        await services.live.make_frame()
+        await asyncio.sleep(FRAME_S)
 
 
 async def main(port: int) -> None:

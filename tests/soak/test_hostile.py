@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.core.limits import CLIENT_HEAD_S, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.edge.settings import ClientTimeouts
 from tests.integration.asking import ask
 from tests.integration.hostile.loiterers import half_open, is_over, stall
 from tests.integration.hostile.target import Target
@@ -159,7 +160,8 @@ def half_open_connections(stage: Stage) -> None:
             each.close()
     note = stage.findings.note
     note("gateway's memory for each half-open connection", f"{per_connection / 1024:.1f} KiB")
-    note("heads that never end, all given up after", f"{given_up_s:.1f} s", f"{CLIENT_HEAD_S:.0f} s and a little")
+    head_s = ClientTimeouts().head_s
+    note("heads that never end, all given up after", f"{given_up_s:.1f} s", f"{head_s:.0f} s and a little")
 
 
 def huge_bodies(stage: Stage) -> None:

@@ -13,7 +13,7 @@ from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 
 if TYPE_CHECKING:
-    from sparewatt.gateway.backup.archive import Manifest
+    from sparewatt.gateway.backup import Manifest
     from sparewatt.store.ledger import AuditResult
 
 _data_option = click.option(
@@ -43,7 +43,7 @@ def backup(*, file: Path, data: Path | None, database_url: str | None, config: P
     """
     import asyncio
 
-    from sparewatt.gateway.backup.archive import new_file
+    from sparewatt.gateway.backup import new_file
 
     if str(file) == "-":
         manifest = asyncio.run(_write(sys.stdout.buffer, data, database_url, config, packed=False))
@@ -63,7 +63,7 @@ async def _write(
 
     from sparewatt.cli.gateway.database import gateway_data_dir, network_database
     from sparewatt.core.clock import SystemClock
-    from sparewatt.gateway.backup.backup import write_backup
+    from sparewatt.gateway.backup import write_backup
 
     os.umask(0o077)
     async with network_database(database_url=database_url, data=data) as dsn:
@@ -115,7 +115,7 @@ async def _read(source: object, data: Path | None, database_url: str | None) -> 
     from typing import BinaryIO, cast
 
     from sparewatt.cli.gateway.database import gateway_data_dir, network_database
-    from sparewatt.gateway.backup.restore import restore_backup
+    from sparewatt.gateway.backup import restore_backup
     from sparewatt.machine.data_dir import make_private_dir
 
     os.umask(0o077)

@@ -1,1 +1,1 @@
-"""A gateway of several processes: who else is there, and what they ask each other."""
+"""A gateway of several processes: which others are up, and the questions they ask each other over loopback."""

@@ -1,6 +1,6 @@
-"""The other processes as this one knows them: what they reported twice a second, and what follows from it.
+"""The state of the other processes, as they report it twice a second, and what follows from it.
 
-A process that has been silent for a few seconds counts as gone. Nothing here is needed to answer a request.
+A process that has been silent for a few seconds counts as down. No request waits for anything in here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.process_slot import ProcessSlot
+from sparewatt.cluster.peer_rpc import PeerClient
 from sparewatt.cluster.questions import NEWS, NewsReply, NewsRequest, SharedMatch
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import KeyId, NodeId
@@ -20,12 +19,12 @@ SILENT_S = 3.0
 
 
 class PeerTotals(NamedTuple):
-    """What the other processes do, in all."""
+    """Sums over the other processes."""
 
     jobs: int = 0
     tokens_per_s: float = 0.0
     first_tokens: tuple[tuple[float, int], ...] = ()
-    """Medians in milliseconds, each with how many it stands for."""
+    """Medians in milliseconds, each with the number of its jobs."""
 
 
 @dataclass(slots=True)
@@ -37,64 +36,62 @@ class PeerState:
 
 @dataclass(slots=True)
 class PeerNews:
-    """What one round of questions brought."""
+    """The result of one round of questions."""
 
     restarted: list[int] = field(default_factory=list)
-    """Processes that are others than before: what those before had begun is over."""
+    """Processes that restarted since the last round: what they had begun is over."""
     matches: list[SharedMatch] = field(default_factory=list)
     """For the live feed."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Peers:
-    def __init__(self, client: PeerClient, *, clock: Clock, run: str) -> None:
-        """`run`: names this process, until it restarts."""
-        self.slot: ProcessSlot = client.slot
-        self.run = run
-        self._client = client
-        self._clock = clock
-        self._states: dict[int, PeerState] = {}
-        self.may_open = asyncio.Event()
-        """Set when the parent lets this process take clients."""
-        self.is_open = False
-        """Whether it does."""
+    client: PeerClient
+    clock: Clock
+    run: str
+    """Names this process until it restarts."""
+    may_open: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the parent lets this process accept clients."""
+    is_open: bool = False
+    """Whether it does."""
+    _states: dict[int, PeerState] = field(default_factory=dict)
 
     async def exchange(self, *, watching: bool) -> PeerNews:
-        """Ask all of them how they are. `watching`: somebody watches the live feed here."""
+        """Ask all of them for news. `watching`: the live feed has viewers here."""
         news = PeerNews()
-        await asyncio.gather(*(self._ask(number, news, watching=watching) for number in self.slot.others))
+        await asyncio.gather(*(self._ask(number, news, watching=watching) for number in self.client.slot.others))
         return news
 
-    async def _ask(self, number: int, found: PeerNews, *, watching: bool) -> None:
+    async def _ask(self, number: int, round_: PeerNews, *, watching: bool) -> None:
         before = self._states.get(number)
         known = before.news.version if before is not None else ""
-        news = await self._client.ask(number, NEWS, NewsRequest(self.slot.number, known, watching))
+        news = await self.client.ask(number, NEWS, NewsRequest(self.client.slot.number, known, watching))
         if news is None:
             return
         if before is not None and before.news.run != news.run:
-            found.restarted.append(number)
+            round_.restarted.append(number)
         nodes = before.nodes if before is not None else frozenset()
         nodes = frozenset(map(NodeId, news.nodes)) if news.nodes is not None else nodes
-        self._states[number] = PeerState(news, self._clock.now_s(), nodes)
-        found.matches += news.matches
+        self._states[number] = PeerState(news, self.clock.now_s(), nodes)
+        round_.matches += news.matches
 
-    def _present(self) -> list[PeerState]:
+    def _present(self) -> dict[int, PeerState]:
+        """By the number of the process."""
         if not self._states:
-            return []
-        now_s = self._clock.now_s()
-        return [state for state in self._states.values() if now_s - state.at_s < SILENT_S]
-
-    # what follows
+            return self._states
+        now_s = self.clock.now_s()
+        return {number: state for number, state in self._states.items() if now_s - state.at_s < SILENT_S}
 
     def has_link(self, node_id: NodeId) -> bool:
         """Whether another process has a link to a node."""
-        return bool(self._states) and any(node_id in state.nodes for state in self._present())
+        return bool(self._states) and any(node_id in state.nodes for state in self._present().values())
 
     def nodes(self) -> frozenset[NodeId]:
-        """All that have a link to another process."""
-        return frozenset().union(*(state.nodes for state in self._present()))
+        """All nodes with a link to another process."""
+        return frozenset().union(*(state.nodes for state in self._present().values()))
 
     def totals(self) -> PeerTotals:
-        news = [state.news for state in self._present()]
+        news = [state.news for state in self._present().values()]
         return PeerTotals(
             jobs=sum(each.jobs for each in news),
             tokens_per_s=sum(each.tokens_per_s for each in news),
@@ -103,14 +100,11 @@ class Peers:
             ),
         )
 
-    def held(self, key: KeyId) -> int:
-        """What requests at other processes hold of a key's budget, or have spent of it a moment ago."""
-        return sum(state.news.held.get(key, 0) for state in self._present())
+    def pending(self, key: KeyId) -> int:
+        """What requests at other processes hold of a key's budget, or have spent and not posted yet."""
+        return sum(state.news.held.get(key, 0) for state in self._present().values())
 
     def counts_uptime(self) -> bool:
-        """Whether it is this process that counts how long nodes are up: the first of those that are present."""
-        if not self.slot.others:
-            return True
-        now_s = self._clock.now_s()
-        present = [number for number, state in self._states.items() if now_s - state.at_s < SILENT_S]
-        return self.slot.number < min(present, default=self.slot.number + 1)
+        """Whether this process counts the uptime of nodes: the first of those that are up does."""
+        number = self.client.slot.number
+        return number < min(self._present(), default=number + 1)

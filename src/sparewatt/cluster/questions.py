@@ -1,14 +1,14 @@
-"""What the processes of one gateway ask each other: the whole table. JSON over loopback, bounded, with a deadline each.
+"""The questions that the processes of one gateway ask each other. JSON over loopback, bounded, each with a deadline.
 
-READY      by the parent: does it take links, does it take clients? And whether it may
-NEWS       to all, twice a second: their load, which nodes they have links to, what the live feed shows
-MATCH      to all, for a match that is not here            MATCHES   to all, for a list of matches
-WHY        to all, for a node's owner                      WORK      to all, for what nodes do
+READY      by the parent: does the process accept links, and clients? It also gives the permission to
+NEWS       to all, twice a second: their load, the nodes they have links to, matches for the live feed
+MATCH      to all, for a match that is not in memory here  MATCHES   to all, for a list of matches
+WHY        to all, for a node's owner                      WORK      to all, for the jobs of nodes
 COUNTS     to all, for an operator's pulse
-GIVE_BACK  to all, when an account's credits do not suffice here: release what is free of them there
-SYNC       to all, when a key or an account was changed here: read the database now
-CANCEL     to all, for a response that is not written here
-CLAIM      to the owner of an Idempotency-Key              SETTLE    to the same one, when the answer is there
+GIVE_BACK  to all, if an account's credits do not suffice here: release unused ones there
+SYNC       to all, after a key or an account was changed here: read the database now
+CANCEL     to all, for a response that another process writes
+CLAIM      to the owner of an Idempotency-Key              SETTLE    to the same one, when the answer is complete
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from sparewatt.core.ids import KeyId
-from sparewatt.core.limits import JOB_TIMEOUT_S, SIBLING_ASK_S
+from sparewatt.core.limits import JOB_TIMEOUT_S, MIB
+from sparewatt.edge.idempotency import CachedAnswer
 from sparewatt.inference.dispatch.why import LossSummary
 from sparewatt.protocol.api.feed import FeedMatch
 from sparewatt.protocol.api.matches import MatchSummary
 
+PEER_REPLY_S = 1.0
+"""For a reply on loopback: each is a millisecond's work."""
+PEER_BODY_BYTES_MAX = 16 * MIB
+"""One message: a list of a hundred thousand nodes takes five."""
 A = TypeVar("A")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -33,7 +38,7 @@ class PeerQuestion(Generic[A, T_co]):
     name: str
     request: type[A]
     reply: type[T_co]
-    within_s: float = SIBLING_ASK_S
+    within_s: float = PEER_REPLY_S
 
 
 class EmptyMessage(msgspec.Struct, frozen=True):
@@ -46,27 +51,27 @@ class YesReply(msgspec.Struct, frozen=True):
 
 class ReadyRequest(msgspec.Struct, frozen=True):
     may_open: bool
-    """Whether it may take clients: at the start not before all processes take links."""
+    """Whether the process may accept clients: at the start not before all processes accept links."""
 
 
 class ReadyReply(msgspec.Struct, frozen=True):
     is_in: bool
-    """It takes links, and answers the others."""
+    """It accepts links, and answers the others."""
     is_open: bool
-    """It takes clients as well."""
+    """It accepts clients as well."""
 
 
 class NewsRequest(msgspec.Struct, frozen=True):
     number: int
-    """Who asks."""
+    """Of the process that asks."""
     known: str = ""
-    """The version of the list of nodes that the asker has."""
+    """The version of the list of nodes that it has."""
     watching: bool = False
-    """Somebody watches the live feed at the asker."""
+    """Whether its live feed has viewers."""
 
 
 class SharedMatch(msgspec.Struct, frozen=True):
-    """A match for another process's live feed: what a stranger may see, and which nodes it means."""
+    """A match for another process's live feed: its public part, and the ids of its nodes."""
 
     public: FeedMatch
     nodes: list[str]
@@ -74,17 +79,17 @@ class SharedMatch(msgspec.Struct, frozen=True):
 
 class NewsReply(msgspec.Struct, frozen=True):
     run: str
-    """Another one after a restart."""
+    """Changes with a restart."""
     version: str
     nodes: list[str] | None
-    """Those that have a link to it; None if the asker knows."""
+    """Those with a link to it; None if the list is the known one."""
     jobs: int
     tokens_per_s: float
     first_token_ms: float | None
     """The median of the last `first_tokens`."""
     first_tokens: int
     held: dict[KeyId, int]
-    """What keys with a budget hold there, or have spent and not yet in the books."""
+    """What keys with a budget have on hold there, or have spent and is not posted yet."""
     matches: list[SharedMatch]
 
 
@@ -95,12 +100,12 @@ class MatchRequest(msgspec.Struct, frozen=True):
 class MatchReply(msgspec.Struct, frozen=True):
     key_id: str = ""
     explanation: msgspec.Raw = msgspec.Raw()
-    """Empty: it is not there."""
+    """Empty if the match is not in memory there."""
 
 
 class MatchesRequest(msgspec.Struct, frozen=True):
     account: str | None
-    """Whose; None for everybody's."""
+    """None: of all accounts."""
     limit: int
 
 
@@ -115,8 +120,6 @@ class WhyRequest(msgspec.Struct, frozen=True):
 
 
 class WhyReply(msgspec.Struct, frozen=True):
-    """A `Why` as it travels."""
-
     matches: int
     sent: dict[str, int]
     rejected: dict[str, int]
@@ -133,19 +136,19 @@ class NodeWork(msgspec.Struct, frozen=True):
 
 class WorkReply(msgspec.Struct, frozen=True):
     nodes: dict[str, NodeWork]
-    """Those that did something for it."""
+    """Only nodes that had jobs."""
 
 
 class CountsRequest(msgspec.Struct, frozen=True):
     nodes: list[str]
-    """Those that will be shown."""
+    """Those to be shown."""
 
 
 class ModelCounts(msgspec.Struct, frozen=True):
     running: int
     waiting: int
     requests: dict[str, int]
-    """By how they ended."""
+    """By how the job ended."""
     prompt_tokens: int
     completion_tokens: int
     first_token_counts: list[int]
@@ -160,13 +163,13 @@ class NodeCounts(msgspec.Struct, frozen=True):
 
 class Counts(msgspec.Struct, frozen=True):
     instance: str
-    """Another one after a restart: counts began anew."""
+    """Changes with a restart, after which counts begin at zero."""
     running: int
     waiting: int
     tokens_written: int
     errors: dict[str, int]
     models: dict[str, ModelCounts]
-    """Those that were asked for."""
+    """Models that were requested."""
     nodes: dict[str, NodeCounts]
 
 
@@ -181,16 +184,11 @@ class CancelRequest(msgspec.Struct, frozen=True):
 
 class CancelReply(msgspec.Struct, frozen=True):
     response: dict[str, Any] | None = None
-    """As it stands then; None: it is not there."""
-
-
-class IdempotentAnswer(msgspec.Struct, frozen=True):
-    body: bytes
-    headers: dict[str, str]
+    """After the cancellation; None if the process does not write it."""
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Names the request by its API key and its Idempotency-Key, and itself by a token that nobody else has."""
+    """`key` and `name`: the API key and the Idempotency-Key. `token`: identifies this claim."""
 
     number: int
     token: str
@@ -201,17 +199,15 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 class ClaimReply(msgspec.Struct, frozen=True):
     state: str
-    """`new`: produce it, and settle. `answered`: here it is. `conflict`, `mismatch`, `busy`: as the errors of these
-    names.
-    """
-    answer: IdempotentAnswer | None = None
+    """`new`: produce the answer, then settle. `answered`: see `answer`. Else one of the errors of `Idempotency`."""
+    answer: CachedAnswer | None = None
 
 
 class SettleRequest(msgspec.Struct, frozen=True):
     token: str
     key: str
     name: str
-    answer: IdempotentAnswer | None
+    answer: CachedAnswer | None
     keep: bool
 
 

@@ -1,6 +1,6 @@
-"""One `Idempotency-Key` over several processes: each id belongs to the cache of one of them, by its hash.
+"""`Idempotency-Key` over several processes: each id belongs to the cache of one of them, by its hash.
 
-A process that gets a request claims it there, produces the answer, and settles it there.
+The process that received a request claims the id at its owner, produces the answer, and settles it at the owner.
 """
 
 from __future__ import annotations
@@ -9,25 +9,18 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, TypeVar
 
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
-from sparewatt.cluster.questions import (
-    CLAIM,
-    SETTLE,
-    ClaimReply,
-    ClaimRequest,
-    IdempotentAnswer,
-    SettleRequest,
-    YesReply,
-)
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
+from sparewatt.cluster.questions import CLAIM, SETTLE, ClaimReply, ClaimRequest, SettleRequest, YesReply
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import IdempotencyMismatch, RateLimited, StoreUnavailable
 from sparewatt.core.ids import new_id
-from sparewatt.core.limits import IDEMPOTENT_ANSWER_BYTES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.edge.idempotency import (
+    IDEMPOTENT_ANSWER_BYTES_MAX,
     CachedAnswer,
     IdempotencyCache,
     IdempotencyEntry,
@@ -36,12 +29,13 @@ from sparewatt.edge.idempotency import (
     Repetition,
     conflict,
     mismatch,
+    produce_and_settle,
     too_many_running,
 )
 
 AWAY_RETRY_S = 1.0
 WITHDRAWN_MAX = 1000
-"""Claims that were taken back while they waited or were on their way, remembered for when they arrive."""
+"""Claims that were settled before they arrived or were granted, remembered until they arrive."""
 _T = TypeVar("_T")
 
 
@@ -53,26 +47,26 @@ class IdempotencyClaim(NamedTuple):
     token: str
 
 
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SharedIdempotency:
-    """Implements IdempotencyPeers, and answers the others for what is cached here."""
+    """Implements IdempotencyPeers, and answers peers for the ids that this process owns."""
 
-    def __init__(self, cache: IdempotencyCache, client: PeerClient, *, clock: Clock, rng: Rng) -> None:
-        self._cache = cache
-        self._client = client
-        self._clock = clock
-        self._rng = rng
-        self._claims: dict[IdempotencyId, IdempotencyClaim] = {}
-        self._withdrawn: OrderedDict[str, None] = OrderedDict()
-        """Tokens of claims that were settled before they arrived: messages may overtake each other."""
+    cache: IdempotencyCache
+    client: PeerClient
+    clock: Clock
+    rng: Rng
+    _claims: dict[IdempotencyId, IdempotencyClaim] = field(default_factory=dict)
+    _withdrawn: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """Tokens of claims that were settled before they arrived: messages can overtake each other."""
 
-    # requests that come in here
+    # requests that this process received
 
-    def owns(self, id_: IdempotencyId) -> bool:
-        return self._owner(id_) != self._client.slot.number
+    def is_owned_by_peer(self, id_: IdempotencyId) -> bool:
+        return self._owner(id_) != self.client.slot.number
 
     def _owner(self, id_: IdempotencyId) -> int:
         digest = hashlib.blake2b("\n".join(id_).encode(), digest_size=8).digest()
-        return int.from_bytes(digest) % self._client.slot.count
+        return int.from_bytes(digest) % self.client.slot.count
 
     async def once(
         self,
@@ -81,15 +75,15 @@ class SharedIdempotency:
         *,
         outcome: Callable[[_T], ProducedAnswer],
     ) -> _T | CachedAnswer:
-        """Raises IdempotencyConflict, IdempotencyMismatch, RateLimited, or StoreUnavailable if its owner is away."""
-        token = new_id("claim", rng=self._rng)
+        """Raises IdempotencyConflict, IdempotencyMismatch, RateLimited, or StoreUnavailable if the owner is down."""
+        token = new_id("claim", rng=self.rng)
         reply = await self._claim(repetition, token)
         match reply.state:
             case "new":
-                return await self._produce(repetition.id, token, produce, outcome)
+                return await produce_and_settle(produce, outcome, partial(self._settle, repetition.id, token))
             case "answered" if reply.answer is not None:
                 repetition.on_repeat()
-                return CachedAnswer(reply.answer.body, reply.answer.headers)
+                return reply.answer
             case "mismatch":
                 raise mismatch()
             case "busy":
@@ -101,39 +95,24 @@ class SharedIdempotency:
     async def _claim(self, repetition: Repetition, token: str) -> ClaimReply:
         id_, reply = repetition.id, None
         try:
-            request = ClaimRequest(self._client.slot.number, token, *id_, repetition.digest)
-            reply = await self._client.ask(self._owner(id_), CLAIM, request)
+            request = ClaimRequest(self.client.slot.number, token, *id_, repetition.digest)
+            reply = await self.client.ask(self._owner(id_), CLAIM, request)
         finally:
-            if reply is None:  # whether it was granted or not, nobody will produce it
+            if reply is None:  # granted or not, the answer will not be produced
                 self._settle(id_, token, None, keep=False)
         if reply is None:
             raise StoreUnavailable(
-                "The part of this gateway that keeps this Idempotency-Key is starting again. Try again.",
+                "The part of this gateway that has this Idempotency-Key is restarting. Try again in a second.",
                 retry_after_s=AWAY_RETRY_S,
             )
         return reply
 
-    async def _produce(
-        self,
-        id_: IdempotencyId,
-        token: str,
-        produce: Callable[[], Awaitable[_T]],
-        outcome: Callable[[_T], ProducedAnswer],
-    ) -> _T:
-        produced = ProducedAnswer(is_answer=False)
-        try:
-            reply = await produce()
-            produced = outcome(reply)
-            return reply
-        finally:
-            self._settle(id_, token, produced.cached if produced.is_answer else None, keep=produced.is_answer)
-
     def _settle(self, id_: IdempotencyId, token: str, answer: CachedAnswer | None, *, keep: bool) -> None:
         is_small = answer is not None and answer.size_bytes <= IDEMPOTENT_ANSWER_BYTES_MAX
-        sent = IdempotentAnswer(answer.body, dict(answer.headers)) if answer is not None and is_small else None
-        self._client.send(self._owner(id_), SETTLE, SettleRequest(token, *id_, answer=sent, keep=keep))
+        request = SettleRequest(token, *id_, answer=answer if is_small else None, keep=keep)
+        self.client.send(self._owner(id_), SETTLE, request)
 
-    # what others ask
+    # questions of peers
 
     def handlers(self) -> list[PeerHandler[ClaimRequest, ClaimReply] | PeerHandler[SettleRequest, YesReply]]:
         return [PeerHandler(CLAIM, self.claim), PeerHandler(SETTLE, self.settle)]
@@ -142,7 +121,7 @@ class SharedIdempotency:
         id_ = (request.key, request.name)
         while request.token not in self._withdrawn:
             try:
-                entry, is_new = self._cache.begin(id_, request.digest, now_s=self._clock.now_s())
+                entry, is_new = self.cache.begin(id_, request.digest, now_s=self.clock.now_s())
             except IdempotencyMismatch:
                 return ClaimReply("mismatch")
             except RateLimited:
@@ -152,30 +131,26 @@ class SharedIdempotency:
                 return ClaimReply("new")
             await entry.over.wait()
             if entry.answer is not None:
-                return ClaimReply("answered", IdempotentAnswer(entry.answer.body, dict(entry.answer.headers)))
-            if self._cache.has(id_, entry):
+                return ClaimReply("answered", entry.answer)
+            if self.cache.has(id_, entry):
                 return ClaimReply("conflict")
             await asyncio.sleep(0)
-        return ClaimReply("conflict")  # nobody waits for it any more
+        return ClaimReply("conflict")  # withdrawn: the reply is not read
 
     async def settle(self, request: SettleRequest) -> YesReply:
-        return YesReply(self.end_claim(request))
-
-    def end_claim(self, request: SettleRequest) -> bool:
-        """False if there is no such claim."""
+        """No if there is no such claim."""
         id_ = (request.key, request.name)
         claim = self._claims.get(id_)
         if claim is None or claim.token != request.token:
             self._withdrawn[request.token] = None
             if len(self._withdrawn) > WITHDRAWN_MAX:
                 self._withdrawn.popitem(last=False)
-            return False
+            return YesReply(False)
         del self._claims[id_]
-        answer = CachedAnswer(request.answer.body, request.answer.headers) if request.answer is not None else None
-        self._cache.end(id_, claim.entry, answer, keep=request.keep)
-        return True
+        self.cache.end(id_, claim.entry, request.answer, keep=request.keep)
+        return YesReply(True)
 
     def release(self, number: int) -> None:
-        """That process has restarted: what it was to produce will not come."""
+        """Drop the claims of a process that restarted: it will not produce those answers."""
         for id_ in [id_ for id_, claim in self._claims.items() if claim.number == number]:
-            self._cache.end(id_, self._claims.pop(id_).entry, None, keep=False)
+            self.cache.end(id_, self._claims.pop(id_).entry, None, keep=False)

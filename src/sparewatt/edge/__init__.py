@@ -1,7 +1,7 @@
-"""The HTTP edge: sockets, parsing, TLS, CORS, cookies, idempotency, request log.
+"""The HTTP edge: sockets, HTTP/1.1 parsing, TLS, CORS, cookies, idempotency, request log.
 
-One socket, two ways behind it. `connection` parses requests with llhttp. What models answer goes to an `exchange`:
-callbacks from the first byte of the request to the last of the reply, without a task or a framework. Everything else is
-serialised anew for aiohttp, one request at a time (`aiohttp_bridge`), which therefore never sees bytes that a client
-made up. `server` listens and checks timeouts.
+`server` listens; a `connection` per client parses requests (`http1`). A request that a model answers becomes an
+`exchange`: callbacks from the first byte of the request to the last byte of the reply, without a task or a framework.
+Any other request is serialised again and passed to aiohttp (`aiohttp_bridge`), one at a time, so aiohttp never sees
+bytes that a client made up. What handlers do is in `api/`.
 """

@@ -1,4 +1,4 @@
-"""aiohttp behind our own parser: it gets whole, well-formed requests, one at a time, and answers on the same socket."""
+"""aiohttp behind our own HTTP parser: it gets whole, well-formed requests, one at a time, on the client's socket."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from aiohttp import web
 from sparewatt.core.errors import BadRequest, InternalError
 from sparewatt.core.ids import new_id
 from sparewatt.core.rng import SystemRng
-from sparewatt.edge.context import SERVER
-from sparewatt.edge.replies import error_reply
-from sparewatt.edge.request_head import RequestHead, head_bytes
+from sparewatt.edge.bodies import error_reply
+from sparewatt.edge.http1 import SERVER, RequestHead
 
-NEVER_S = 1e9
-"""aiohttp closes no idle connection: the `Connection` does."""
+_NEVER_S = 1e9
+"""aiohttp closes no idle connection: `Connection` does."""
 
 
 class AiohttpBridge(web.RequestHandler):
@@ -24,20 +23,20 @@ class AiohttpBridge(web.RequestHandler):
     __slots__ = ("_on_replied",)
 
     def __init__(self, manager: web.Server, *, on_replied: Callable[[], None], **options: Any) -> None:
-        super().__init__(manager, access_log=None, keepalive_timeout=NEVER_S, **options)  # type: ignore[arg-type]
+        super().__init__(manager, access_log=None, keepalive_timeout=_NEVER_S, **options)  # type: ignore[arg-type]
         self._on_replied = on_replied
 
     @property
     def is_full(self) -> bool:
-        """Whether it has buffered more of a body than was read. It resumes the transport by itself."""
+        """Whether it buffers more of a body than its handler read. aiohttp resumes the transport by itself."""
         return self._reading_paused
 
-    def ask(self, head: RequestHead) -> None:
-        """Feed the head of the next request, serialised anew."""
-        self.data_received(head_bytes(head, head.headers))
+    def begin(self, head: RequestHead) -> None:
+        """Feed the head of the next request."""
+        self.data_received(head.to_bytes())
 
     def detach(self) -> None:
-        """The connection goes on without aiohttp."""
+        """Let go of the socket, which stays open for another protocol."""
         self.transport = None
         self.connection_lost(None)
 
@@ -51,15 +50,14 @@ class AiohttpBridge(web.RequestHandler):
         self,
         request: web.BaseRequest,
         status: int = 500,
-        exc: BaseException | None = None,  # noqa: ARG002 (may hold what the client sent)
+        exc: BaseException | None = None,  # noqa: ARG002 (may contain what the client sent)
         message: str | None = None,  # noqa: ARG002 (likewise)
     ) -> web.StreamResponse:
-        """aiohttp would answer in plain text that repeats the offending bytes, and log them: those may be a key."""
+        """Replace aiohttp's error page, which repeats and logs the offending bytes: those may be a key."""
         if request.writer.output_size > 0:
             raise ConnectionError("the reply has begun, an error cannot follow")
-        error = (
-            InternalError("Something broke here.") if status >= 500 else BadRequest("This is not a valid HTTP request.")
-        )
-        reply = error_reply(error, {"x-request-id": new_id("req", rng=SystemRng()), "server": SERVER})
+        broken, invalid = InternalError("Something broke here."), BadRequest("This is not a valid HTTP request.")
+        headers = {"x-request-id": new_id("req", rng=SystemRng()), "server": SERVER}
+        reply = error_reply(broken if status >= 500 else invalid, headers)
         reply.force_close()
         return reply

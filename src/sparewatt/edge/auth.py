@@ -1,4 +1,4 @@
-"""Who sends a request, by API key or session cookie, and whether their rate limit lets it pass.
+"""The context of a request; its authentication by API key or session cookie, and the rate limit of the principal.
 
 A key is looked up in memory; only a browser's session needs the database. The rate limits themselves are token buckets
 of `accounts/`.
@@ -6,7 +6,11 @@ of `accounts/`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+
+from aiohttp import web
 
 from sparewatt.accounts.keys import KeyRing
 from sparewatt.accounts.principal import (
@@ -17,48 +21,97 @@ from sparewatt.accounts.principal import (
     require_operator,
     require_scope,
 )
-from sparewatt.accounts.rate_limits import RateCharge, RateLimiter
+from sparewatt.accounts.rate_limits import RateCharge, RateLimiter, RateMeter
 from sparewatt.accounts.sessions import CSRF_HEADER, Sessions, check_csrf, check_origin
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import RateLimited
-from sparewatt.edge.context import RequestContext
-from sparewatt.edge.cookies import cookie_name
+from sparewatt.core.limits import SESSION_LIFE_S
+from sparewatt.edge.cors import cors_headers
+from sparewatt.edge.http1 import SERVER
+from sparewatt.edge.proxies import client_address
+from sparewatt.edge.settings import EdgeSettings
 from sparewatt.store.database import KeyRow
 
+_COOKIE = "sparewatt_session"
+_HTTPS_ONLY = "max-age=31536000"
+"""HSTS for a year, sent only where TLS ends in this process; a proxy in front sets its own."""
 
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class RequestContext:
+    """One HTTP request as authentication, rate limits and logs see it, whether an `Exchange` or aiohttp serves it.
+
+    Not printable: its headers contain the key.
+    """
+
+    settings: EdgeSettings
+    id: str
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case, or a mapping that ignores case."""
+    peer: str
+    """The address at the other end of the socket."""
+    began_s: float
+    meter: RateMeter | None = None
+    """The rate limit of the key or session, set by the `Authenticator`."""
+
+    @property
+    def address(self) -> str:
+        """The client's address: the socket's peer, or what our own reverse proxy forwarded."""
+        settings = self.settings
+        if not settings.behind_proxy:
+            return self.peer
+        return client_address(self.peer, self.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
+
+    def reply_lines(self, now_s: float) -> str:
+        """Header lines of every reply: request id, time until the reply began, remaining rate limit.
+
+        They contain nothing that a client sent, so they need no escaping.
+        """
+        took_ms = (now_s - self.began_s) * 1000
+        lines = f"server: {SERVER}\r\nx-request-id: {self.id}\r\nopenai-processing-ms: {took_ms:.0f}\r\n"
+        if self.settings.has_tls:
+            lines += f"strict-transport-security: {_HTTPS_ONLY}\r\n"
+        return lines if self.meter is None else lines + self.meter.header_lines(now_s)
+
+    def reply_headers(self, now_s: float) -> dict[str, str]:
+        """The same lines as a mapping, with the CORS headers for a page of another origin."""
+        headers = dict(line.split(": ", maxsplit=1) for line in self.reply_lines(now_s).splitlines())
+        return headers | cors_headers(self.path, self.headers) if "origin" in self.headers else headers
+
+
+@dataclass(slots=True, kw_only=True)
 class Authenticator:
-    def __init__(
-        self, keys: KeyRing, sessions: Sessions, limits: RateLimiter, *, origins: frozenset[str], clock: Clock
-    ) -> None:
-        """`origins`: where pages of this gateway come from, as a browser names it."""
-        self._keys = keys
-        self._sessions = sessions
-        self._limits = limits
-        self._origins = origins
-        self._clock = clock
+    keys: KeyRing
+    sessions: Sessions
+    limits: RateLimiter
+    origins: frozenset[str]
+    """The origins of this gateway's own pages, as a browser sends them."""
+    clock: Clock
 
     def identify_by_key(self, context: RequestContext) -> Principal | None:
-        """Needs no database. None for a browser, whose session must be looked up. Raises NotAuthenticated.
+        """Look the key up in memory. None for a browser, whose session is in the database. Raises NotAuthenticated.
 
-        From here on the reply tells what is left of the key's rate limit, whatever else is wrong with the request.
+        From here on the reply has the headers of the key's rate limit, whatever else is wrong with the request.
         """
         authorization = context.headers.get("authorization")
         if not authorization and _session_token(context) is not None:
             return None
-        key = self._keys.authenticate(authorization, unix_s=self._clock.unix_s())
+        key = self.keys.authenticate(authorization, unix_s=self.clock.unix_s())
         self._meter_by_key(context, key)
         return principal_from_key(key)
 
     def identify_again(self, context: RequestContext, principal: Principal) -> bool:
-        """Whether a key that was let in before is still the same row; then the request uses its rate limit."""
+        """Whether an accepted key is still the same row; then the request uses its rate limit."""
         key = principal.key
-        if key is None or not self._keys.revalidate(key):
+        if key is None or not self.keys.revalidate(key):
             return False
         self._meter_by_key(context, key)
         return True
 
     async def identify(self, context: RequestContext) -> Principal:
-        """By key or by cookie. A key counts first, also where a browser sends its cookie along."""
+        """By key or by cookie; the key wins if a browser sends both."""
         return self.identify_by_key(context) or await self._identify_session(context)
 
     async def authenticate(self, context: RequestContext, scope: Scope) -> Principal:
@@ -69,7 +122,7 @@ class Authenticator:
         return principal
 
     async def authenticate_operator(self, context: RequestContext) -> Principal:
-        """The same for what only an operator of the network may do. Raises OperatorsOnly as well."""
+        """The same for operators of the network only. Raises OperatorsOnly as well."""
         principal = await self.identify(context)
         require_operator(principal)
         self.charge(context)
@@ -77,21 +130,21 @@ class Authenticator:
 
     def charge(self, context: RequestContext, *, tokens: int = 0) -> RateCharge:
         """Charge an identified request to the rate limits of its key and of its address. Raises RateLimited."""
-        meter, now_s = context.meter, self._clock.now_s()
+        meter, now_s = context.meter, self.clock.now_s()
         if meter is None:
             raise RuntimeError("a request is identified before it is charged")
-        address = self._limits.address_meter(context.address, now_s=now_s)
-        denial = self._limits.admit(meter, address, tokens=tokens, now_s=now_s)
+        address = self.limits.address_meter(context.address, now_s=now_s)
+        denial = self.limits.admit(meter, address, tokens=tokens, now_s=now_s)
         if denial is not None:
             wait_s = max(1.0, denial.retry_after_s)
             raise RateLimited(
-                f"This {denial.who} has used up its {denial.what} per minute. Come back in {wait_s:.0f} s.",
+                f"This {denial.who} has used up its {denial.what} per minute. Try again in {wait_s:.0f} s.",
                 retry_after_s=wait_s,
             )
         return RateCharge(meter, address, tokens)
 
     def _meter_by_key(self, context: RequestContext, key: KeyRow) -> None:
-        context.meter = self._limits.key_meter(
+        context.meter = self.limits.key_meter(
             key.id,
             now_s=context.began_s,
             requests_per_min=key.requests_per_min,
@@ -100,11 +153,11 @@ class Authenticator:
 
     async def _identify_session(self, context: RequestContext) -> Principal:
         token = _session_token(context) or ""
-        session = await self._sessions.find(token)
-        check_origin(context.headers.get("origin"), ours=self._origins)
+        session = await self.sessions.find(token)
+        check_origin(context.headers.get("origin"), ours=self.origins)
         check_csrf(token=token, method=context.method, csrf=context.headers.get(CSRF_HEADER))
         principal = principal_from_session(session)
-        context.meter = self._limits.key_meter(principal.key_id, now_s=self._clock.now_s())
+        context.meter = self.limits.key_meter(principal.key_id, now_s=self.clock.now_s())
         return principal
 
 
@@ -113,7 +166,33 @@ def _session_token(context: RequestContext) -> str | None:
     if not cookies:
         return None
     try:
-        found = SimpleCookie(cookies).get(cookie_name(context.settings))
+        morsel = SimpleCookie(cookies).get(cookie_name(context.settings))
     except CookieError:
         return None
-    return found.value if found is not None else None
+    return morsel.value if morsel is not None else None
+
+
+def cookie_name(settings: EdgeSettings) -> str:
+    """With the prefix `__Host-` a browser accepts the cookie from this very host only, and only over TLS."""
+    return f"__Host-{_COOKIE}" if _is_secure(settings) else _COOKIE
+
+
+def set_cookie(reply: web.Response, token: str, settings: EdgeSettings) -> None:
+    """Out of reach of scripts (HttpOnly) and of other sites (SameSite)."""
+    reply.set_cookie(
+        cookie_name(settings),
+        token,
+        max_age=int(SESSION_LIFE_S),
+        path="/",
+        httponly=True,
+        secure=_is_secure(settings),
+        samesite="Strict",
+    )
+
+
+def clear_cookie(reply: web.Response, settings: EdgeSettings) -> None:
+    reply.del_cookie(cookie_name(settings), path="/", httponly=True, secure=_is_secure(settings), samesite="Strict")
+
+
+def _is_secure(settings: EdgeSettings) -> bool:
+    return settings.has_tls or (settings.public_url or "").lower().startswith("https://")

@@ -1,43 +1,49 @@
-"""What aiohttp's handlers read of a request: bounded bodies, JSON of a known shape, numbers of the query string."""
+"""Bodies of requests and replies at aiohttp's handlers: bounded reads, JSON of a known type, OpenAI's error object."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
 from aiohttp import web
 
-from sparewatt.core.errors import BodyTooLarge, BodyTooSlow, InvalidField, InvalidJson
-from sparewatt.core.limits import CLIENT_BODY_S, CONTROL_BODY_BYTES_MAX, READ_PER_TICK_BYTES
+from sparewatt.core.errors import BodyTooLarge, BodyTooSlow, InvalidField, InvalidJson, SparewattError
+from sparewatt.core.limits import KIB, MIB, READ_PER_TICK_BYTES
+from sparewatt.edge.settings import CLIENT_BODY_S
+from sparewatt.protocol.openai.chat import error_body, error_headers
 from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
 
+CONTROL_BODY_BYTES_MAX = 64 * KIB
+"""Bodies about keys, tokens and match queries are small."""
+ERROR_CODE = web.ResponseKey("error_code", str)
 _T = TypeVar("_T")
 
 
 async def read_body(request: web.Request, *, limit: int) -> bytes:
-    """The whole body, refused as soon as it is known to be too large, or to hold too many values for a decoder."""
-    too_large = BodyTooLarge(f"The body is larger than {limit // (1 << 20)} MiB." if limit >= 1 << 20 else "Too large.")
+    """The whole body. Refused as soon as it is too large, or contains too many values for a JSON decoder."""
+    too_large = BodyTooLarge(f"The body is larger than {limit // MIB} MiB." if limit >= MIB else "Too large.")
     if request.content_length is not None and request.content_length > limit:
         raise too_large
-    body, size, crowd = [], 0, JsonComplexityCheck()
+    pieces, size_bytes, complexity = [], 0, JsonComplexityCheck()
     try:
         async with asyncio.timeout(CLIENT_BODY_S):
             async for piece in request.content.iter_chunked(READ_PER_TICK_BYTES):
-                body.append(piece)
-                size += len(piece)
-                if size > limit:
+                pieces.append(piece)
+                size_bytes += len(piece)
+                if size_bytes > limit:
                     raise too_large
-                crowd.feed(piece)
+                complexity.feed(piece)
                 if len(piece) == READ_PER_TICK_BYTES:
-                    await asyncio.sleep(0)  # there is more: let others run in between
+                    await asyncio.sleep(0)  # more follows: other requests run first
     except TimeoutError:
         raise BodyTooSlow(f"The body was not here after {CLIENT_BODY_S:.0f} s.") from None
-    return b"".join(body)
+    return b"".join(pieces)
 
 
 async def read_json(request: web.Request, shape: type[_T], *, limit: int = CONTROL_BODY_BYTES_MAX) -> _T:
-    """A small JSON body of a known shape. Raises InvalidJson or InvalidField."""
+    """A small JSON body, decoded as `shape`. Raises InvalidJson or InvalidField."""
     body = await read_body(request, limit=limit)
     try:
         return msgspec.json.decode(body or b"{}", type=shape)
@@ -48,10 +54,26 @@ async def read_json(request: web.Request, shape: type[_T], *, limit: int = CONTR
 
 
 def whole_number(request: web.Request, name: str, *, default: int, most: int) -> int:
-    """From the query string, from 1 to `most`. Raises InvalidField."""
+    """A number of the query string, from 1 to `most`. Raises InvalidField."""
     text = request.query.get(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= most):
         raise InvalidField(f"'{name}' is a number from 1 to {most:,}.", param=name)
     return int(text)
+
+
+def json_reply(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = msgspec.json.encode(value)
+    return web.Response(body=body, status=status, content_type="application/json", headers=headers)
+
+
+def error_reply(error: SparewattError, headers: Mapping[str, str] | None = None) -> web.Response:
+    return refusal_reply(error, error_body(error), {**error_headers(error), **(headers or {})})
+
+
+def refusal_reply(error: SparewattError, body: Mapping[str, object], headers: Mapping[str, str]) -> web.Response:
+    """With an error object and headers of the caller's."""
+    reply = json_reply(body, status=error.status, headers=headers)
+    reply[ERROR_CODE] = error.code
+    return reply

@@ -1,8 +1,8 @@
-"""One client's TCP connection: requests are parsed one after another and answered in order.
+"""One client's TCP connection: requests are parsed one after another and answered in order (HTTP pipelining).
 
 A request that a model answers becomes an `Exchange` (callbacks, no framework); any other is passed to aiohttp through
-an `AiohttpBridge`. Requests that come before the one ahead is answered are queued (pipelining), few and small; a client
-that sends more is not read for a while (back-pressure).
+an `AiohttpBridge`. Requests that come before the one ahead is answered are queued, few and small; a client that sends
+more is not read for a while (back-pressure). Work that would block the event loop waits in the registry's fair queues.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ import enum
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import cast
 
 from sparewatt.core.errors import BodyTooLarge, BodyTooSlow, QueueFull, RequestTooSlow, SparewattError
-from sparewatt.core.limits import (
-    BODIES_BYTES_MAX,
-    LINGER_BYTES_MAX,
-    LINGER_S,
-    PIPELINED_BYTES_MAX,
-    PIPELINED_MAX,
-    READ_PER_TICK_BYTES,
-    REQUEST_BODY_BYTES_MAX,
-)
+from sparewatt.core.limits import COMPLEX_BODY_BYTES_MIN, KIB, MIB, READ_PER_TICK_BYTES, REQUEST_BODY_BYTES_MAX
 from sparewatt.core.log import Logger
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
-from sparewatt.edge.connection_registry import ConnectionRegistry
-from sparewatt.edge.known_head import KnownHead, known_head
-from sparewatt.edge.pipelined_request import PipelinedRequest
-from sparewatt.edge.proxies import detour_error
-from sparewatt.edge.reply_head import CONTINUE, LAST_CHUNK, chunk_bytes
-from sparewatt.edge.request_head import RequestHead, head_bytes
-from sparewatt.edge.request_parser import RequestParser
-from sparewatt.edge.timeouts import ClientTimeouts
-from sparewatt.protocol.openai.json_complexity import COMPLEX_BODY_BYTES_MIN, JsonComplexityCheck
+from sparewatt.edge.connection_registry import ConnectionRegistry, KnownHead, known_head
+from sparewatt.edge.exchange import Exchange
+from sparewatt.edge.http1 import CONTINUE, LAST_CHUNK, RequestHead, RequestParser, chunk_bytes
+from sparewatt.edge.proxies import bypass_error
+from sparewatt.edge.settings import ClientTimeouts
+from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
 
+PIPELINED_MAX = 16
+"""Requests of a connection that wait for the one ahead of them; beyond it the client is not read for a while."""
+PIPELINED_BYTES_MAX = 256 * KIB
+"""Their bodies: a body that waits occupies memory for longer than one that is answered at once."""
+BODIES_BYTES_MAX = 512 * MIB
+"""Bodies of all clients that are being read: two dozen of the largest, any number of the usual."""
+LINGER_S = 1.0
+"""How long a refused client may go on sending, so that it receives the reply that says why."""
+LINGER_BYTES_MAX = 8 * MIB
+"""How much of that is read and dropped."""
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing drops what was not sent."""
-_TOO_LARGE = f"The body is larger than {REQUEST_BODY_BYTES_MAX >> 20} MiB."
+_TOO_LARGE = f"The body is larger than {REQUEST_BODY_BYTES_MAX // MIB} MiB."
 _log = Logger("sparewatt.gateway")
 
 
@@ -48,15 +48,38 @@ class ConnectionState(enum.Enum):
     LAST_REPLY = "last_reply"
     """The reply under way is the last; what comes in is ignored."""
     LINGERING = "lingering"
-    """The last reply is out; what still comes in is read and dropped, so that the client hears the reply."""
+    """The last reply was sent; input is read and dropped, since closing at once could lose the reply."""
     UPGRADED = "upgraded"
     """Every byte goes to aiohttp: the connection speaks another protocol than HTTP."""
     CLOSED = "closed"
     """Lost, or handed over to a node's link."""
 
 
+@dataclass(slots=True, eq=False)
+class PipelinedRequest:
+    """A request from its head to its reply. Its body is collected here, unless aiohttp gets it as it comes."""
+
+    head: RequestHead
+    fault: SparewattError | None
+    """Why it is refused; the first reason stays."""
+    since_s: float
+    is_complete: bool = False
+    exchange: Exchange | None = None
+    """Answers it, if a model does."""
+    is_bridged: bool = False
+    """Whether aiohttp answers it."""
+    body: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+    complexity: JsonComplexityCheck | None = None
+    """Counts the values of a long body as it comes in."""
+
+    @property
+    def has_begun(self) -> bool:
+        return self.exchange is not None or self.is_bridged
+
+
 class Connection(asyncio.Protocol):
-    """Implements RequestReader, ClientSocket and TrackedConnection."""
+    """Implements RequestReader and ClientSocket."""
 
     __slots__ = (
         "_bridge", "_deferred", "_idle_since_s", "_known", "_lingered_bytes", "_lingers_since_s", "_loop", "_parser",
@@ -76,7 +99,7 @@ class Connection(asyncio.Protocol):
         self._queued_bytes = 0
         """Of the bodies of those that wait."""
         self._deferred = b""
-        """Bytes that wait for a later tick of the event loop: this connection is in a `FairQueue`."""
+        """Input that waits for a later tick of the event loop: this connection is in a `FairQueue`."""
         self._bridge: AiohttpBridge | None = None
         self._known: KnownHead | None = None
         """The head of the last request that a model answered."""
@@ -89,7 +112,7 @@ class Connection(asyncio.Protocol):
         self._lingered_bytes = 0
         self.peer = "unknown"
 
-    # what the event loop calls
+    # called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -108,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._requests.clear()
         if self._bridge is not None:
             self._bridge.connection_lost(exc)
-        self._bridge = None  # it refers to this connection, as llhttp does: freed here, not by the collector
+        self._bridge = None  # a reference cycle, as llhttp is: freed here, not by the garbage collector
 
     def _leave(self) -> None:
         if self._state is ConnectionState.CLOSED:
@@ -118,16 +141,13 @@ class Connection(asyncio.Protocol):
         self._registry.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        known = self._known
-        if known is not None and data.startswith(known.before) and self._is_between_requests():
-            body = known.body_of(data)
-            if body is not None:
-                if self._registry.late_requests.must_wait():
-                    self._defer_request(data, known.principal.account_id)
-                else:
-                    self._serve_known(known, body)
-                return
-        if self._deferred:
+        known, body = self._known, self._known_body(data)
+        if known is not None and body is not None:
+            if self._registry.late_requests.must_wait():
+                self._defer_request(data, known.principal.account_id)
+            else:
+                self._serve_known(known, body)
+        elif self._deferred:
             self._defer(data)
             self._pause_reading()
         elif self._is_between_requests() and self._registry.late_requests.must_wait():
@@ -136,9 +156,9 @@ class Connection(asyncio.Protocol):
             self._receive(data)
 
     def eof_received(self) -> bool:
-        """A client that sends no more is taken to have left: what runs for it stops when the socket closes, now.
+        """A client that sends no more counts as gone: its jobs stop. TLS closes by itself.
 
-        Many that leave in one tick are closed a few at a time. TLS closes by itself.
+        Of many clients that disconnect in one tick, a few are closed per tick.
         """
         if self._transport is None or self._transport.get_extra_info("sslcontext") is not None:
             return False
@@ -160,7 +180,7 @@ class Connection(asyncio.Protocol):
         if self._requests and self._requests[0].exchange is not None:
             self._requests[0].exchange.on_client_caught_up()
 
-    # what an exchange calls
+    # called by an exchange
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -170,7 +190,7 @@ class Connection(asyncio.Protocol):
         return self._transport.write if self._transport is not None else None
 
     def on_replied(self, *, closes: bool) -> None:
-        """The reply of the first request is written."""
+        """The reply to the first request was written."""
         request = self._requests[0] if self._requests else None
         if request is None or self._transport is None:
             return
@@ -180,14 +200,14 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def abort(self) -> None:
-        """The client does not read: what is queued for it, here and in the kernel, is dropped."""
+        """Close, and drop what is buffered for the client here and in the kernel: it does not read."""
         if self._transport is not None:
             sock = self._transport.get_extra_info("socket")
             if sock is not None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._transport.abort()
 
-    # what the server calls
+    # called by the server
 
     @property
     def is_busy(self) -> bool:
@@ -199,7 +219,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def check_timeouts(self, now_s: float, timeouts: ClientTimeouts) -> bool:
-        """Called now and then. True if the connection took too long with something and was closed or refused."""
+        """True if the client exceeded a timeout and was closed or refused. Called every `check_s`."""
         if self.is_paused and self._is_stalled(now_s, timeouts):
             self.abort()
             return True
@@ -229,10 +249,10 @@ class Connection(asyncio.Protocol):
         return is_over
 
     def _is_stalled(self, now_s: float, timeouts: ClientTimeouts) -> bool:
-        """Whether the client reads nothing at all: a slow reader may be slow."""
-        left = self._buffered_bytes()
-        if left < self._unsent_bytes:
-            self._unsent_bytes, self._paused_at_s = left, now_s
+        """Whether the client reads nothing at all. A slow reader is no stalled one."""
+        unsent_bytes = self._buffered_bytes()
+        if unsent_bytes < self._unsent_bytes:
+            self._unsent_bytes, self._paused_at_s = unsent_bytes, now_s
         return now_s - self._paused_at_s > timeouts.write_s
 
     def _buffered_bytes(self) -> int:
@@ -241,12 +261,12 @@ class Connection(asyncio.Protocol):
     # reading
 
     def _is_between_requests(self) -> bool:
-        """Whether what comes next is a new request that may be read."""
+        """Whether the next byte begins a new request that may be read."""
         is_idle = self._state is ConnectionState.OPEN and not self._requests and not self._deferred
         return is_idle and self._parser.is_between_requests and self._registry.bodies_bytes <= BODIES_BYTES_MAX
 
     def _receive(self, data: bytes) -> None:
-        """Bytes that are no request with a known head."""
+        """Handle input that is no request with a known head: at most READ_PER_TICK_BYTES of it in this tick."""
         is_upgraded = self._state is ConnectionState.UPGRADED
         if len(data) > READ_PER_TICK_BYTES and not is_upgraded:
             self._defer(data[READ_PER_TICK_BYTES:])
@@ -254,7 +274,8 @@ class Connection(asyncio.Protocol):
         if is_upgraded and self._bridge is not None:
             self._bridge.data_received(data)
         elif self._state is ConnectionState.LINGERING:
-            self._drop(data)
+            self._lingered_bytes += len(data)
+            self._close_if(self._lingered_bytes > LINGER_BYTES_MAX)
         elif self._state is ConnectionState.OPEN:
             self._parse(data)
         if self._deferred or (len(data) >= READ_PER_TICK_BYTES and self._bridge is None):
@@ -266,39 +287,38 @@ class Connection(asyncio.Protocol):
         if was_between and len(self._requests) == 1 and not self._parser.is_reading_head:
             self._remember_head(data)
 
-    def _drop(self, data: bytes) -> None:
-        self._lingered_bytes += len(data)
-        if self._lingered_bytes > LINGER_BYTES_MAX:
-            self.close()
-
     # known heads
 
+    def _known_body(self, data: bytes) -> bytes | None:
+        """The body, if `data` is a whole request whose head came before, byte for byte."""
+        known = self._known
+        if known is None or not data.startswith(known.before) or not self._is_between_requests():
+            return None
+        return known.body_of(data)
+
     def _serve_known(self, known: KnownHead, body: bytes) -> None:
-        """All of a request whose head came before, byte for byte: there is nothing to parse."""
+        """Serve a request without parsing its head."""
         inference = self._registry.inference
         if inference is None:
             return
-        request = PipelinedRequest(known.head, None, since_s=monotonic())
-        request.is_complete = True
-        self._requests.append(request)
-        exchange = request.exchange = inference.exchange(self, known.head, known.endpoint)
+        exchange = Exchange(inference, self, known.head, known.endpoint)
+        self._requests.append(PipelinedRequest(known.head, None, monotonic(), is_complete=True, exchange=exchange))
         exchange.enter_again(known.principal, known.options)
         if exchange.principal is not None and exchange.options is not None:
-            known.principal, known.options = exchange.principal, exchange.options  # others, if the key has changed
+            known.principal, known.options = exchange.principal, exchange.options  # the key may have changed
         exchange.submit(body)
 
     def _remember_head(self, data: bytes) -> None:
-        """The head of a request that is all of `data`, and whose answer is under way."""
+        """Remember the head of a request that is all of `data`, and that a model answers."""
         request = self._requests[0]
-        exchange = request.exchange
-        if not request.is_complete or exchange is None or exchange.principal is None or exchange.options is None:
+        if not request.is_complete or request.exchange is None:
             return
-        known = known_head(data, request.head, exchange)
+        known = known_head(data, request.head, request.exchange)
         if known is not None:
             self._known = self._registry.known_heads.shared(known)
             self._parser.release()
 
-    # what the parser calls
+    # called by the parser
 
     @property
     def body_size_bytes(self) -> int | None:
@@ -309,7 +329,7 @@ class Connection(asyncio.Protocol):
             self._idle_since_s = monotonic()
 
     def on_head(self, head: RequestHead, fault: SparewattError | None) -> None:
-        request = PipelinedRequest(head, fault, since_s=monotonic())
+        request = PipelinedRequest(head, fault, monotonic())
         self._requests.append(request)
         if len(self._requests) == 1:
             self._begin(request)
@@ -330,14 +350,14 @@ class Connection(asyncio.Protocol):
             self._registry.bodies_bytes += len(data)
             self._count_queued(request, len(data))
             if request.size_bytes >= COMPLEX_BODY_BYTES_MIN:
-                self._refuse_crowded(request, data)
+                self._check_complexity(request, data)
 
-    def _refuse_crowded(self, request: PipelinedRequest, data: bytes) -> None:
-        """A body of very many small values is refused before all of it is here."""
-        if request.crowd is None:
-            request.crowd, data = JsonComplexityCheck(), b"".join(request.body)
+    def _check_complexity(self, request: PipelinedRequest, data: bytes) -> None:
+        """Refuse a body of very many small values before all of it is here."""
+        if request.complexity is None:
+            request.complexity, data = JsonComplexityCheck(), b"".join(request.body)
         try:
-            request.crowd.feed(data)
+            request.complexity.feed(data)
         except BodyTooLarge as error:
             self._refuse_body(request, error)
 
@@ -363,7 +383,7 @@ class Connection(asyncio.Protocol):
             self._bridge.data_received(LAST_CHUNK)
 
     def on_upgrade(self, rest: bytes) -> None:
-        """A node's link: aiohttp's WebSocket, or handed over to picows."""
+        """A node opens its link: aiohttp's WebSocket, or a socket handed over to picows."""
         first = self._requests[0] if self._requests else None
         if first is not None and first.is_bridged and self._bridge is not None:
             self._state = ConnectionState.UPGRADED
@@ -380,7 +400,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _hand_over(self, head: RequestHead, rest: bytes) -> None:
-        """From here on the socket is a node's link."""
+        """Leave the socket to the link registry."""
         transport, links = self._transport, self._registry.links
         if transport is None or links is None:
             return
@@ -388,7 +408,7 @@ class Connection(asyncio.Protocol):
         self._leave()
         if self._bridge is not None:
             self._bridge.detach()
-        links.adopt(transport, head_bytes(head, head.headers) + rest)
+        links.adopt(transport, head.to_bytes() + rest)
 
     def _count_queued(self, request: PipelinedRequest, n_bytes: int) -> None:
         if request is not self._requests[0]:
@@ -401,35 +421,27 @@ class Connection(asyncio.Protocol):
     def _defer_request(self, data: bytes, share: str) -> None:
         """A request that came late in a tick waits for a later one: fair by account, else by address."""
         self._defer(data)
-        self._registry.late_requests.enqueue(share, self._begin_deferred)
+        self._registry.late_requests.enqueue(share, self._read_deferred)
 
-    def _begin_deferred(self) -> None:
-        data, known = self._take_deferred(), self._known
-        if self._is_closing():
+    def _yield_to_others(self) -> None:
+        """Read an upload a piece per tick: one socket can contain megabytes."""
+        if self._transport is not None and (self._deferred or self._transport.is_reading()):
+            self._transport.pause_reading()
+            self._registry.uploads.enqueue(self, self._read_deferred)
+
+    def _read_deferred(self) -> None:
+        data = self._take_deferred()
+        if self._transport is None or self._transport.is_closing():
             return
-        body = known.body_of(data) if known is not None and data.startswith(known.before) else None
-        if known is not None and body is not None and self._is_between_requests():
+        known, body = self._known, self._known_body(data)
+        if known is not None and body is not None:
             self._serve_known(known, body)
         elif data:
             self._receive(data)
         self._resume_reading()
 
-    def _yield_to_others(self) -> None:
-        """An upload is read a piece per tick, so that nobody waits for all of what one socket holds."""
-        if self._transport is not None and (self._deferred or self._transport.is_reading()):
-            self._transport.pause_reading()
-            self._registry.uploads.enqueue(self, self._read_on)
-
-    def _read_on(self) -> None:
-        data = self._take_deferred()
-        if self._is_closing():
-            return
-        if data:
-            self._receive(data)
-        self._resume_reading()
-
     def _resume_reading(self) -> None:
-        """Unless it waits in a queue again, or a bound on what is queued is reached."""
+        """Unless the connection is in a queue again, or a bound of the pipeline is reached."""
         transport, is_full = self._transport, self._queued_bytes > PIPELINED_BYTES_MAX
         if transport is None or is_full or len(self._requests) > PIPELINED_MAX or self._deferred:
             return
@@ -447,9 +459,6 @@ class Connection(asyncio.Protocol):
         self._registry.bodies_bytes -= len(data)
         return data
 
-    def _is_closing(self) -> bool:
-        return self._transport is None or self._transport.is_closing()
-
     def _pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
@@ -457,18 +466,18 @@ class Connection(asyncio.Protocol):
     # answering
 
     def _begin(self, request: PipelinedRequest) -> None:
-        """Answer the first request of the pipeline, or refuse it for the first fault that was found."""
+        """Answer the first request of the pipeline, or refuse it for its first fault."""
         head, inference = request.head, self._registry.inference
         endpoint = inference.endpoint(head) if inference is not None else None
         request.fault = request.fault or self._fault_of(head)
         if request.fault is not None:
             self._refuse(request.fault)
         elif self._registry.adopts(head):
-            return  # when the parser has reported the upgrade
+            return  # the parser calls `on_upgrade` next
         elif inference is None or endpoint is None:
             self._bridge_request(request)
         else:
-            exchange = request.exchange = inference.exchange(self, head, endpoint)
+            exchange = request.exchange = Exchange(inference, self, head, endpoint)
             is_accepted = exchange.enter()
             if request.is_complete:
                 self._submit(request)
@@ -479,13 +488,13 @@ class Connection(asyncio.Protocol):
 
     def _fault_of(self, head: RequestHead) -> SparewattError | None:
         if head.is_link and self._registry.settings.behind_proxy:
-            detour = detour_error(self.peer, head.headers, self._registry.settings)
-            if detour is not None:
-                return detour
+            error = bypass_error(self.peer, head.headers, self._registry.settings)
+            if error is not None:
+                return error
         if (head.length or 0) > REQUEST_BODY_BYTES_MAX:
             return BodyTooLarge(_TOO_LARGE)
         if self._registry.bodies_bytes > BODIES_BYTES_MAX:
-            return QueueFull("Too many large requests are being read here.", retry_after_s=2.0)
+            return QueueFull("Too many large requests are being read here. Try again in 2 s.", retry_after_s=2.0)
         return None
 
     def _submit(self, request: PipelinedRequest) -> None:
@@ -509,7 +518,7 @@ class Connection(asyncio.Protocol):
             if self.is_paused:
                 self._bridge.pause_writing()
         request.is_bridged = True
-        self._bridge.ask(request.head)
+        self._bridge.begin(request.head)
         for piece in request.body:
             self._bridge.data_received(chunk_bytes(piece) if request.head.is_chunked else piece)
         self._forget_body(request)
@@ -543,10 +552,10 @@ class Connection(asyncio.Protocol):
             self._begin(self._requests[0])
 
     def _refuse(self, error: SparewattError) -> None:
-        """Answer with an error, whatever more comes, and close. Behind other requests it waits until they are done."""
+        """Reply with an error, ignore further input, and close: after the replies to requests ahead."""
         first = self._requests[0] if self._requests else None
         if self._state is ConnectionState.LINGERING:
-            return  # the last reply is out
+            return  # the last reply was sent
         if first is None or not first.has_begun:
             self.write(self._registry.refusals.reply(error, first.head if first is not None else None))
             self._linger()
@@ -563,7 +572,7 @@ class Connection(asyncio.Protocol):
         self._parser.is_muted = True
 
     def _linger(self) -> None:
-        """The last reply is out. What the client still sends is read and dropped for a moment, then it is over."""
+        """The last reply was sent. Read and drop what the client still sends for LINGER_S, then close."""
         self._mute(ConnectionState.LINGERING)
         self._lingers_since_s = monotonic()
         transport = self._transport

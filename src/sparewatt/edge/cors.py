@@ -1,7 +1,7 @@
-"""Letting pages of any site call the API with a key: cross-origin headers, and the browser's question beforehand.
+"""CORS: pages of any site may call the API with a key. Reply headers, and the browser's preflight request.
 
-Any origin, and never credentials: a browser then sends no cookie, and shows a page no reply that one came with. So the
-routes that give or take cookies say nothing here, and pages of other sites cannot use them.
+Any origin is allowed, credentials never: a browser then sends no cookie, and hides a reply to a request that had one.
+Routes that set or read cookies get no CORS headers, so pages of other sites cannot use them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-COOKIE_PATHS = frozenset({"/v1/signup", "/v1/login", "/v1/logout"})
-_COOKIE_PREFIX = "/v1/password"
-_API_PREFIX, _DOCUMENT = "/v1/", "/openapi.json"
+_COOKIE_PATHS = frozenset({"/v1/signup", "/v1/login", "/v1/logout"})
 
 EXPOSED = (
     "openai-processing-ms",
@@ -23,22 +21,10 @@ EXPOSED = (
     "x-should-retry",
     "idempotency-replayed",
     *(f"x-ratelimit-{figure}-{what}" for figure in ("limit", "remaining", "reset") for what in ("requests", "tokens")),
-    *(
-        f"x-sparewatt-{name}"
-        for name in (
-            "attempts",
-            "cost",
-            "ignored-params",
-            "match-id",
-            "node",
-            "output-limit",
-            "queue-position",
-            "queued-ms",
-            "region",
-        )
-    ),
+    *(f"x-sparewatt-{name}" for name in ("attempts", "cost", "ignored-params", "match-id", "node", "output-limit")),
+    *(f"x-sparewatt-{name}" for name in ("queue-position", "queued-ms", "region")),
 )
-"""What a page may read of a reply. A `*` would cover them, but not in every browser."""
+"""Reply headers that a page may read. Not every browser understands `*`."""
 
 USUAL_HEADERS = (
     "authorization",
@@ -54,24 +40,24 @@ USUAL_HEADERS = (
 )
 METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
 MAX_AGE_S = 7200
-"""What Chromium remembers at most."""
-_ASKED_MAX, _ASKED_CHARS_MAX = 64, 2048
+"""Chromium caches a preflight for no longer."""
+_REQUESTED_MAX, _REQUESTED_CHARS_MAX = 64, 2048
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
 
 
 def is_open(path: str) -> bool:
     """Whether pages of other sites may call it."""
-    is_ours = path.startswith(_API_PREFIX) or path == _DOCUMENT
-    return is_ours and path not in COOKIE_PATHS and not path.startswith(_COOKIE_PREFIX)
+    is_api = path.startswith("/v1/") or path == "/openapi.json"
+    return is_api and path not in _COOKIE_PATHS and not path.startswith("/v1/password")
 
 
 def is_preflight(request: web.BaseRequest) -> bool:
-    asked = {"origin", "access-control-request-method"}
-    return request.method == "OPTIONS" and all(name in request.headers for name in asked)
+    headers = request.headers
+    return request.method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
 
 
 def preflight(request: web.BaseRequest) -> web.Response:
-    """Answer the browser's question. Whatever headers it asks for are allowed: clients add their own, by version."""
+    """The reply to a preflight. Any header name is allowed: each release of a client adds its own."""
     return web.Response(
         status=204,
         headers={
@@ -82,15 +68,15 @@ def preflight(request: web.BaseRequest) -> web.Response:
     )
 
 
-def allowed_headers(asked: str) -> str:
-    """The usual ones, and what was asked for as far as these are names of headers. `*` would not cover a key."""
-    names = [name.strip().lower() for name in asked[:_ASKED_CHARS_MAX].split(",")][:_ASKED_MAX]
-    fit = [name for name in names if _HEADER_NAME.fullmatch(name)]
-    return ", ".join(dict.fromkeys((*USUAL_HEADERS, *fit)))
+def allowed_headers(requested: str) -> str:
+    """The usual ones, and those requested that are valid header names. `*` would not cover `authorization`."""
+    names = [name.strip().lower() for name in requested[:_REQUESTED_CHARS_MAX].split(",")][:_REQUESTED_MAX]
+    valid = [name for name in names if _HEADER_NAME.fullmatch(name)]
+    return ", ".join(dict.fromkeys((*USUAL_HEADERS, *valid)))
 
 
 def cors_headers(path: str, headers: Mapping[str, str]) -> dict[str, str]:
-    """For a reply to a page; nothing where no page asks, or where a cookie came along."""
+    """For a reply to a page; nothing if the request has no origin, or has a cookie."""
     if "origin" not in headers or "cookie" in headers or not is_open(path):
         return {}
     return {

@@ -1,8 +1,8 @@
 """One request that a model answers, and its reply: callbacks from the head to the last byte, without a framework.
 
-1 `enter`: who sends it, from the head alone → 2 `submit`: the body is here; a `Submission` routes, holds and starts it
-→ 3 as a `Sink`, it writes the reply to the client as it comes → 4 over: what was charged is settled, and the connection
-is told. A task is made only where something must be waited for: a browser's session, an `Idempotency-Key`, credits.
+1 `enter` authenticates by the head alone → 2 `submit` gets the body; a `Submission` routes, holds and starts the job →
+3 as its `Sink`, the exchange writes the reply to the client as it comes → 4 `_end` settles the charge. A task is made
+only to wait for a browser's session, an `Idempotency-Key` or credits.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple, Protocol
 
@@ -22,24 +23,21 @@ from sparewatt.core.errors import InternalError, JobFailed, SparewattError
 from sparewatt.core.ids import MatchId, new_id
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
-from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.context import RequestContext
+from sparewatt.edge.auth import Authenticator, RequestContext
 from sparewatt.edge.cors import cors_headers
-from sparewatt.edge.idempotency import (
-    CachedAnswer,
-    Idempotency,
-    ProducedAnswer,
-    Repetition,
-    cacheable,
-    key_of,
+from sparewatt.edge.http1 import (
+    CHUNK,
+    LAST_CHUNK,
+    DateHeader,
+    RequestHead,
+    chunk_bytes,
+    header_lines,
+    reply_head_bytes,
 )
-from sparewatt.edge.middleware import ErrorCounter
-from sparewatt.edge.proxies import detour_error
-from sparewatt.edge.reply_head import CHUNK, LAST_CHUNK, DateHeader, chunk_bytes, header_lines, reply_head_bytes
-from sparewatt.edge.request_head import RequestHead
-from sparewatt.edge.request_log import CLIENT_LEFT, RequestLine, log_finished
-from sparewatt.edge.settings import EdgeSettings
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
+from sparewatt.edge.middleware import CLIENT_LEFT, ErrorCounter, RequestLine, log_finished
+from sparewatt.edge.proxies import bypass_error
+from sparewatt.edge.settings import ClientTimeouts, EdgeSettings
 from sparewatt.inference.call import ModelCall, ReplyFilter
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.dispatch.model import DirectPath, WriteBatch
@@ -64,49 +62,37 @@ class ClientSocket(Protocol):
 
     peer: str
     is_paused: bool
-    """Whether the client does not read what it is sent."""
+    """Whether the client does not read what it is sent (back-pressure)."""
     write_batch: WriteBatch
 
     def write(self, data: bytes) -> None: ...
 
     def writer(self) -> Callable[[bytes], None] | None:
-        """What `write` calls, as long as the client is connected."""
-        ...
+        """The transport's own `write`; None if the client is gone."""
 
     def on_replied(self, *, closes: bool) -> None: ...
 
 
+@dataclass(slots=True, kw_only=True)
 class InferenceEndpoints:
     """The endpoints that models answer, and what all their exchanges share."""
 
-    def __init__(
-        self,
-        readers: Mapping[str, BodyReader],
-        *,
-        service: InferenceService,
-        auth: Authenticator,
-        idempotency: Idempotency,
-        errors: ErrorCounter,
-        settings: EdgeSettings,
-        clock: Clock,
-        rng: Rng,
-    ) -> None:
-        self._endpoints = {path: Endpoint(path, read) for path, read in readers.items()}
-        self.service = service
-        self.auth = auth
-        self.idempotency = idempotency
-        self.errors = errors
-        self.settings = settings
-        self.clock = clock
-        self.rng = rng
-        self.date = DateHeader()
-        self._tasks: set[asyncio.Task[None]] = set()
+    readers: Mapping[str, BodyReader]
+    """By path."""
+    service: InferenceService
+    auth: Authenticator
+    idempotency: Idempotency
+    errors: ErrorCounter
+    settings: EdgeSettings
+    clock: Clock
+    rng: Rng
+    date: DateHeader = field(default_factory=DateHeader)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def endpoint(self, head: RequestHead) -> Endpoint | None:
-        return self._endpoints.get(head.path) if head.method == b"POST" else None
-
-    def exchange(self, socket: ClientSocket, head: RequestHead, endpoint: Endpoint) -> Exchange:
-        return Exchange(self, socket, head, endpoint)
+        path = head.path
+        read = self.readers.get(path) if head.method == b"POST" else None
+        return Endpoint(path, read) if read is not None else None
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -117,13 +103,13 @@ class InferenceEndpoints:
 
 class ExchangeState(enum.Enum):
     READING = "reading"
-    """The head was read, the body may still come."""
+    """The head was read, the body may be incomplete."""
     SUBMITTING = "submitting"
-    """The submission is being started: a failure is told once that has returned."""
+    """`Submission.begin` is running. A failure is answered after it has returned."""
     WAITING = "waiting"
     """For the first byte of the reply."""
     REPLYING = "replying"
-    """The head of the reply is out."""
+    """The head of the reply was sent."""
     OVER = "over"
 
 
@@ -132,14 +118,14 @@ class Exchange(RequestContext):
 
     __slots__ = (
         "_body", "_direct", "_direct_at_s", "_error_code", "_failure", "_filter", "_head", "_headers", "_is_chunked",
-        "_is_stream", "_match_id", "_on_over", "_options", "_shared", "_silent_since_s", "_socket", "_state",
-        "_status", "_submission", "_task", "_untaken_bytes", "endpoint", "principal",
+        "_is_stream", "_match_id", "_on_over", "_shared", "_silent_since_s", "_socket", "_state", "_status",
+        "_submission", "_task", "_unread_bytes", "endpoint", "options", "principal",
     )  # fmt: skip
 
     def __init__(self, shared: InferenceEndpoints, socket: ClientSocket, head: RequestHead, endpoint: Endpoint) -> None:
         super().__init__(
-            shared.settings,
-            id_=new_id("req", rng=shared.rng),
+            settings=shared.settings,
+            id=new_id("req", rng=shared.rng),
             method="POST",
             path=endpoint.path,
             headers=head.headers,
@@ -152,10 +138,10 @@ class Exchange(RequestContext):
         self.endpoint = endpoint
         self._state = ExchangeState.READING
         self.principal: Principal | None = None
-        """Who sends it; None until a browser's session was looked up."""
-        self._options: RequestOptions | None = None
+        """None until a browser's session was looked up."""
+        self.options: RequestOptions | None = None
         self._failure: Exception | None = None
-        """Why it is refused by its head alone; told when the body has been read."""
+        """Why the request is refused by its head alone; answered when the body has been read."""
         self._submission: Submission[Exchange] | None = None
         self._match_id: MatchId | None = None
         self._is_stream = False
@@ -164,11 +150,11 @@ class Exchange(RequestContext):
         self._filter: ReplyFilter | None = None
         self._headers: Mapping[str, str] = {}
         self._body: list[bytes] = []
-        """Of a whole reply."""
+        """Of a reply that is not streamed."""
         self._status = 0
         self._error_code: str | None = None
-        self._untaken_bytes = 0
-        """Written and not read by the client yet."""
+        self._unread_bytes = 0
+        """Written, and not read by the client yet."""
         self._silent_since_s = 0.0
         self._direct: DirectPath | None = None
         self._direct_at_s = 0.0
@@ -176,53 +162,49 @@ class Exchange(RequestContext):
         self._task: asyncio.Task[None] | None = None
         self._on_over: asyncio.Future[None] | None = None
 
-    # what the connection calls
+    # called by the connection
 
     @property
     def may_refuse(self) -> bool:
         """Whether nothing was written yet."""
         return self._state is not ExchangeState.REPLYING and self._state is not ExchangeState.OVER
 
-    @property
-    def options(self) -> RequestOptions | None:
-        return self._options
-
     def enter(self) -> bool:
-        """By the head alone: whether the body is worth reading."""
+        """Authenticate by the head alone. False if the body need not be read."""
         try:
-            self._refuse_detour()
+            self._refuse_bypass()
             principal = self.principal = self._shared.auth.identify_by_key(self)
             if principal is not None:
-                self._options = self._shared.service.options(principal, self.headers)
-        except Exception as error:  # noqa: BLE001 (told to the client)
+                self.options = self._shared.service.options(principal, self.headers)
+        except Exception as error:  # noqa: BLE001 (becomes the reply)
             self._failure = error
         return self._failure is None
 
     def enter_again(self, principal: Principal, options: RequestOptions) -> None:
-        """The same for a key that was let in with the same head before."""
+        """The same for a known head, whose key was accepted before."""
         try:
-            self._refuse_detour()
+            self._refuse_bypass()
             if self._shared.auth.identify_again(self, principal):
                 self._shared.service.refuse_if_draining()
-                self.principal, self._options = principal, options
+                self.principal, self.options = principal, options
                 return
-        except Exception as error:  # noqa: BLE001 (told to the client)
+        except Exception as error:  # noqa: BLE001 (becomes the reply)
             self._failure = error
             return
         self.enter()
 
     def submit(self, body: bytes) -> None:
-        """All of the request is here."""
+        """The request is complete."""
         self._silent_since_s = monotonic()
         if self._failure is not None:
             self.refuse(self._failure)
-        elif self.principal is None or self._options is None or "idempotency-key" in self.headers:
+        elif self.principal is None or self.options is None or "idempotency-key" in self.headers:
             self._spawn(self._submit_later(body))
         else:
-            self._serve(self.principal, self._options, body)
+            self._serve(self.principal, self.options, body)
 
     def leave(self) -> None:
-        """The client is gone."""
+        """The client disconnected."""
         if self._state is not ExchangeState.OVER:
             if self._submission is not None:
                 self._submission.cancel()
@@ -231,12 +213,12 @@ class Exchange(RequestContext):
             self._task.cancel()
 
     def on_client_stalled(self) -> None:
-        """The client does not read what is written, until `on_client_caught_up`."""
+        """The client stopped reading, until `on_client_caught_up`."""
         if self._direct is not None:
             self._direct.is_open = False
 
     def on_client_caught_up(self) -> None:
-        n_bytes, self._untaken_bytes = self._untaken_bytes, 0
+        n_bytes, self._unread_bytes = self._unread_bytes, 0
         direct = self._direct
         if direct is not None:
             n_bytes += direct.unread_bytes
@@ -246,7 +228,7 @@ class Exchange(RequestContext):
             self._submission.consumed(n_bytes)
 
     def keep_alive(self, now_s: float, timeouts: ClientTimeouts) -> None:
-        """A stream that was silent for too long gets its head, so that the client knows it is served, or a comment."""
+        """If nothing was sent for `keep_alive_s`, send a stream's head early, or an SSE comment as a keep-alive."""
         if self._match_id is None or not self._is_stream or self._socket.is_paused:
             return
         if self._state is ExchangeState.OVER:
@@ -264,13 +246,11 @@ class Exchange(RequestContext):
             self._open_stream()
 
     def refuse(self, error: Exception) -> None:
-        """Answer with an error; nothing was written yet."""
-        if isinstance(error, SparewattError):
-            self._reply_error(error, error_body(error), error_headers(error))
-            return
-        _log.crash("request_crashed", error, request=self.id, route=self.path)
-        broken = InternalError(f"Something broke here. Please report it with the id {self.id}.")
-        self._reply_error(broken, error_body(broken), error_headers(broken))
+        """Reply with an error. Nothing was written yet."""
+        if not isinstance(error, SparewattError):
+            _log.crash("request_crashed", error, request=self.id, route=self.path)
+            error = InternalError(f"Something broke here. Please report it with the id {self.id}.")
+        self._reply_error(error, error_body(error), error_headers(error))
 
     # Sink
 
@@ -290,12 +270,12 @@ class Exchange(RequestContext):
         else:
             self._write_chunk(data if self._filter is None else self._filter.feed(data))
         if self._socket.is_paused or submission is None:
-            self._untaken_bytes += len(data)
+            self._unread_bytes += len(data)
         else:
             submission.consumed(len(data))
 
     def direct_path(self) -> DirectPath | None:
-        """For a stream in chunks whose pieces are written as they are."""
+        """For a chunked stream whose data needs no filter."""
         if self._direct is None and self._state is ExchangeState.REPLYING and self._is_chunked and self._is_stream:
             write = self._socket.writer()
             if write is not None and self._filter is None and self._submission is not None:
@@ -310,25 +290,23 @@ class Exchange(RequestContext):
             self._reply_whole()
 
     def fail(self, error: SparewattError, headers: Mapping[str, str]) -> None:
-        if self._state is ExchangeState.REPLYING:  # its head went out early: the error can only be the last event
+        if self._state is ExchangeState.REPLYING:  # the head was sent early: the error can only be the last event
             self._write_chunk(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
             self._close_stream()
-        elif self._state is ExchangeState.SUBMITTING:  # its position in line is known once `begin` has returned
+        elif self._state is ExchangeState.SUBMITTING:  # the queue position is known after `begin` has returned
             self._failure, self._headers = error, headers
         elif self._submission is not None:
-            body, reply_headers = self._submission.refusal(error, headers)
-            self._reply_error(error, body, reply_headers)
+            self._reply_error(error, *self._submission.refusal(error, headers))
 
-    # inside
+    # serving
 
-    def _refuse_detour(self) -> None:
+    def _refuse_bypass(self) -> None:
         if self.settings.behind_proxy:
-            error = detour_error(self.peer, self.headers, self.settings)
+            error = bypass_error(self.peer, self.headers, self.settings)
             if error is not None:
                 raise error
 
     def _serve(self, principal: Principal, options: RequestOptions, body: bytes) -> None:
-        """Whatever is wrong is told to the client."""
         try:
             call = self.endpoint.read(body)
             self._is_stream, self._filter = call.stream, call.reply_filter
@@ -347,7 +325,7 @@ class Exchange(RequestContext):
         return self._shared.auth.charge(self, tokens=tokens)
 
     def _begin(self, submission: Submission[Exchange]) -> None:
-        """The sink may hear of the reply, or of its failure, before this returns."""
+        """The sink's methods may be called before `begin` returns."""
         self._state = ExchangeState.SUBMITTING
         submission.begin()
         if self._state is ExchangeState.SUBMITTING:
@@ -363,10 +341,10 @@ class Exchange(RequestContext):
             self._begin(submission)
 
     async def _submit_later(self, body: bytes) -> None:
-        """A browser's session is looked up first; a request with an Idempotency-Key may have an answer already."""
+        """Look up a browser's session, or the cached answer of an Idempotency-Key, before serving."""
         shared = self._shared
         principal = self.principal or await shared.auth.identify(self)
-        options = self._options or shared.service.options(principal, self.headers)
+        options = self.options or shared.service.options(principal, self.headers)
         key = key_of(self.headers)
         if key is None:
             self._serve(principal, options, body)
@@ -385,9 +363,9 @@ class Exchange(RequestContext):
             shared.idempotency.digest(self.path, body, options.route or "", options.ranking.name),
             on_repeat=lambda: shared.auth.charge(self),
         )
-        found = await shared.idempotency.once(repetition, produce, outcome=lambda produced: produced)
-        if isinstance(found, CachedAnswer):
-            self._reply(200, found.body, found.replay_headers())
+        answer = await shared.idempotency.once(repetition, produce, outcome=lambda produced: produced)
+        if isinstance(answer, CachedAnswer):
+            self._reply(200, answer.body, answer.replay_headers())
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         self._task = self._shared.spawn(self._guarded(work))
@@ -404,9 +382,8 @@ class Exchange(RequestContext):
     # writing
 
     def _open_stream(self) -> None:
-        submission, headers = self._submission, self._headers
-        headers = STREAM_HEADERS | (submission.reply_headers(headers) if submission is not None else dict(headers))
         self._state, self._status = ExchangeState.REPLYING, 200
+        headers = STREAM_HEADERS | self._answer_headers()
         framing = "transfer-encoding: chunked\r\n" if self._is_chunked else ""
         self._socket.write(reply_head_bytes(200, headers, framing + self._connection_lines(), self._own_lines()))
 
@@ -416,7 +393,7 @@ class Exchange(RequestContext):
             self._write(chunk_bytes(data) if self._is_chunked else data)
 
     def _write(self, data: bytes) -> None:
-        """After what the direct path has not written yet."""
+        """Write after what the direct path has buffered, so that the order is right."""
         if self._direct is not None:
             data = self._direct.take_unwritten() + data
         self._socket.write(data)
@@ -432,8 +409,7 @@ class Exchange(RequestContext):
         self._socket.on_replied(closes=not self._head.keep_alive or not self._is_chunked)
 
     def _reply_whole(self) -> None:
-        submission, body = self._submission, b"".join(self._body)
-        headers = submission.reply_headers(self._headers) if submission is not None else dict(self._headers)
+        body, headers = b"".join(self._body), self._answer_headers()
         if self._filter is not None:
             try:
                 body = self._filter.whole(body)
@@ -454,11 +430,15 @@ class Exchange(RequestContext):
         if self._state is ExchangeState.OVER:
             return
         self._state, self._status = ExchangeState.REPLYING, status
-        self._settle()  # the reply says what is left of the rate limit
+        self._settle()  # before the head is written, which has the remaining rate limit
         framing = f"content-length: {len(body)}\r\n" + self._connection_lines()
         self._socket.write(reply_head_bytes(status, headers, framing, self._own_lines()) + body)
         self._end()
         self._socket.on_replied(closes=not self._head.keep_alive)
+
+    def _answer_headers(self) -> dict[str, str]:
+        submission = self._submission
+        return submission.reply_headers(self._headers) if submission is not None else dict(self._headers)
 
     def _own_lines(self) -> str:
         lines = self.reply_lines(self._shared.clock.now_s())
@@ -469,6 +449,8 @@ class Exchange(RequestContext):
         if not self._head.keep_alive or (self._status == 200 and self._is_stream and not self._is_chunked):
             return "connection: close\r\n" + date
         return date if self._is_chunked else "connection: keep-alive\r\n" + date
+
+    # the end
 
     def _settle(self) -> None:
         if self._submission is not None:
@@ -482,16 +464,18 @@ class Exchange(RequestContext):
         log_finished(line, record)
 
     def _end(self) -> None:
-        """Over, however. The submission refers to this sink, and so does the trace of a refusal: cut here, all are
-        freed at once and not by the garbage collector, which would block the event loop for 20 ms.
+        """The exchange is over, however it ended.
+
+        The submission and the traceback of a refusal refer back to this sink. Without them all are freed at once; the
+        garbage collector would block the event loop for 20 ms.
         """
         self._state = ExchangeState.OVER
         self._settle()
         self._submission = self._failure = None
         if self._direct is not None:
-            self._direct.take_unwritten()  # for nobody: the client is gone, or has it
+            self._direct.take_unwritten()  # dropped: the client is gone, or has it already
             self._direct = None
         if self.settings.request_log:
-            asyncio.get_running_loop().call_soon(self._log_finished)  # when the job is over as well
+            asyncio.get_running_loop().call_soon(self._log_finished)  # on the next tick the job is over as well
         if self._on_over is not None and not self._on_over.done():
             self._on_over.set_result(None)

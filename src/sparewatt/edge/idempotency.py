@@ -1,8 +1,8 @@
 """`Idempotency-Key`: a request that is sent twice is answered once, and paid once.
 
-Whole answers are cached in memory for a few minutes, bounded in number and size, per API key; nothing of them reaches a
-disk or a log, and of a request only a keyed digest is kept. What was streamed is not cached: its repetition is refused,
-since a second run would cost a second time. An answer that failed is forgotten, so that the same key can try again.
+Whole answers are cached in memory for a few minutes, bounded in number and size, per API key. Nothing of them reaches a
+disk or a log, and of a request only a keyed digest is stored. A streamed answer is not cached: its repetition is
+refused, since a second run would cost a second time. After a failure the same key may be used again.
 """
 
 from __future__ import annotations
@@ -13,36 +13,43 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, InvalidField, RateLimited
-from sparewatt.core.limits import (
-    IDEMPOTENT_ANSWER_BYTES_MAX,
-    IDEMPOTENT_ANSWERS_BYTES_MAX,
-    IDEMPOTENT_ANSWERS_MAX,
-    IDEMPOTENT_ANSWERS_PER_KEY_MAX,
-    IDEMPOTENT_S,
-)
+from sparewatt.core.limits import MIB
+
+IDEMPOTENT_S = 300.0
+"""How long a request may be sent again under its Idempotency-Key: clients give up within two minutes."""
+IDEMPOTENT_ANSWERS_MAX = 2_000
+"""Requests with such a key that a gateway remembers in all; the oldest are evicted first."""
+IDEMPOTENT_ANSWERS_PER_KEY_MAX = 200
+"""Of those, under one API key."""
+IDEMPOTENT_ANSWER_BYTES_MAX = 1 * MIB
+"""One cached answer. A longer one is not cached."""
+IDEMPOTENT_ANSWERS_BYTES_MAX = 64 * MIB
+"""All cached answers together."""
 
 HEADER = "idempotency-key"
 REPLAYED = {"idempotency-replayed": "true"}
 BUSY_RETRY_S = 1.0
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_PER_REPLY = frozenset({"content-length", "date", "server", "transfer-encoding", "connection"})
-_LOOKED_AT = 64
-"""Entries that one request looks through for expired ones."""
+_HOP_HEADERS = frozenset({"content-length", "date", "server", "transfer-encoding", "connection"})
+_CHECKED_PER_REQUEST = 64
+"""Entries that one request checks for expiry."""
 
 _T = TypeVar("_T")
 IdempotencyId = tuple[str, str]
 """The id of the API key, and the Idempotency-Key that its holder chose."""
 
 
-class CachedAnswer(NamedTuple):
-    """A whole answer."""
-
+class CachedAnswer(msgspec.Struct, frozen=True):
     body: bytes
-    headers: Mapping[str, str]
+    headers: dict[str, str]
 
     @property
     def size_bytes(self) -> int:
@@ -53,12 +60,12 @@ class CachedAnswer(NamedTuple):
 
 
 def cacheable(body: bytes, headers: Mapping[str, str]) -> CachedAnswer:
-    """An answer without the headers that belong to one reply alone."""
-    return CachedAnswer(body, {name: value for name, value in headers.items() if name.lower() not in _PER_REPLY})
+    """An answer without the headers of its first transmission."""
+    return CachedAnswer(body, {name: value for name, value in headers.items() if name.lower() not in _HOP_HEADERS})
 
 
 class ProducedAnswer(NamedTuple):
-    """What came of producing an answer: whether it is one, and what of it can be cached."""
+    """Whether there is an answer rather than an error, and what of it can be cached."""
 
     is_answer: bool
     cached: CachedAnswer | None = None
@@ -71,7 +78,7 @@ class Repetition(NamedTuple):
     digest: bytes
     """Two requests of one id are the same if this is."""
     on_repeat: Callable[[], object]
-    """Called if it is answered from the cache: it counts as a request too."""
+    """Called if the cache answers it: a repetition counts against the rate limit too."""
 
 
 @dataclass(slots=True)
@@ -84,7 +91,7 @@ class IdempotencyEntry:
 
 
 class IdempotencyCache:
-    """All that one gateway process remembers."""
+    """The entries of one gateway process."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[IdempotencyId, IdempotencyEntry] = OrderedDict()
@@ -112,7 +119,7 @@ class IdempotencyCache:
         return self._entries.get(id_) is entry
 
     def end(self, id_: IdempotencyId, entry: IdempotencyEntry, answer: CachedAnswer | None, *, keep: bool) -> None:
-        """It is over. `keep` without an answer: there was one, and it cannot be had again."""
+        """Record the outcome. `keep` without an answer: the client got one, but it is not cached."""
         entry.over.set()
         if answer is not None and answer.size_bytes <= IDEMPOTENT_ANSWER_BYTES_MAX:
             entry.answer = answer
@@ -122,23 +129,21 @@ class IdempotencyCache:
         self._shrink()
 
     def _forget_expired(self, now_s: float) -> None:
-        """The oldest come first. What still runs is not forgotten: somebody may wait for it."""
-        for id_ in [id_ for id_, entry in self._oldest() if entry.until_s <= now_s and entry.over.is_set()]:
+        """Remove expired entries, the oldest first. A running one stays: repetitions may wait for it."""
+        oldest = list(islice(self._entries.items(), _CHECKED_PER_REQUEST))
+        for id_ in [id_ for id_, entry in oldest if entry.until_s <= now_s and entry.over.is_set()]:
             self._remove(id_)
 
-    def _oldest(self) -> list[tuple[IdempotencyId, IdempotencyEntry]]:
-        return [pair for pair, _ in zip(self._entries.items(), range(_LOOKED_AT), strict=False)]
-
     def _make_room(self, key: str) -> None:
-        """Evict the oldest that is over. One that runs stays: its repetition would be produced and paid again."""
+        """Evict the oldest entry that is over. A running one stays: its repetition would be paid again."""
         if self._by_key.get(key, 0) >= IDEMPOTENT_ANSWERS_PER_KEY_MAX:
             self._evict(lambda id_: id_[0] == key)
         if len(self._entries) >= IDEMPOTENT_ANSWERS_MAX:
             self._evict(lambda _: True)
 
     def _evict(self, is_candidate: Callable[[IdempotencyId], bool]) -> None:
-        found = (id_ for id_, entry in self._entries.items() if is_candidate(id_) and entry.over.is_set())
-        oldest = next(found, None)
+        over = (id_ for id_, entry in self._entries.items() if is_candidate(id_) and entry.over.is_set())
+        oldest = next(over, None)
         if oldest is None:
             raise too_many_running()
         self._remove(oldest)
@@ -162,11 +167,9 @@ class IdempotencyCache:
 
 
 class IdempotencyPeers(Protocol):
-    """The other processes of this gateway: each id belongs to the cache of one of them."""
+    """The other processes of this gateway. Every id belongs to the cache of one process."""
 
-    def owns(self, id_: IdempotencyId) -> bool:
-        """Whether another process's cache has this id."""
-        ...
+    def is_owned_by_peer(self, id_: IdempotencyId) -> bool: ...
 
     async def once(
         self,
@@ -176,24 +179,21 @@ class IdempotencyPeers(Protocol):
         outcome: Callable[[_T], ProducedAnswer],
     ) -> _T | CachedAnswer:
         """As `Idempotency.once`, with the cache of the process that owns it."""
-        ...
 
 
+@dataclass(slots=True, kw_only=True)
 class Idempotency:
-    """Answers each named request once, over all processes of a gateway."""
+    """Answers each request with an Idempotency-Key once, over all processes of a gateway."""
 
-    def __init__(
-        self, cache: IdempotencyCache, *, secret: bytes, clock: Clock, peers: IdempotencyPeers | None = None
-    ) -> None:
-        """`secret`: keys the digests, the same in every process of the gateway."""
-        self._cache = cache
-        self._secret = secret
-        self._clock = clock
-        self._peers = peers
+    cache: IdempotencyCache
+    secret: bytes = field(repr=False)
+    """Keys the digests; the same in every process of the gateway."""
+    clock: Clock
+    peers: IdempotencyPeers | None = None
 
     def digest(self, path: str, body: bytes, *options: str) -> bytes:
-        """Of a request: two are the same if this is."""
-        state = hashlib.blake2b("\n".join((path, *options)).encode(), key=self._secret, digest_size=16)
+        """Two requests are the same if their digests are."""
+        state = hashlib.blake2b("\n".join((path, *options)).encode(), key=self.secret, digest_size=16)
         state.update(b"\0")
         state.update(body)
         return state.digest()
@@ -205,38 +205,40 @@ class Idempotency:
         *,
         outcome: Callable[[_T], ProducedAnswer],
     ) -> _T | CachedAnswer:
-        """Produce an answer, or return the one that there is.
+        """Produce an answer, or return the cached one.
 
         Raises IdempotencyConflict, IdempotencyMismatch or RateLimited.
         """
-        id_, peers = repetition.id, self._peers
-        if peers is not None and peers.owns(id_):
+        id_, peers, cache = repetition.id, self.peers, self.cache
+        if peers is not None and peers.is_owned_by_peer(id_):
             return await peers.once(repetition, produce, outcome=outcome)
         while True:
-            entry, is_new = self._cache.begin(id_, repetition.digest, now_s=self._clock.now_s())
+            entry, is_new = cache.begin(id_, repetition.digest, now_s=self.clock.now_s())
             if is_new:
-                return await self._first(id_, entry, produce, outcome)
+                return await produce_and_settle(produce, outcome, partial(cache.end, id_, entry))
             repetition.on_repeat()
             await entry.over.wait()
             if entry.answer is not None:
                 return entry.answer
-            if self._cache.has(id_, entry):
+            if cache.has(id_, entry):
                 raise conflict()
 
-    async def _first(
-        self,
-        id_: IdempotencyId,
-        entry: IdempotencyEntry,
-        produce: Callable[[], Awaitable[_T]],
-        outcome: Callable[[_T], ProducedAnswer],
-    ) -> _T:
-        produced = ProducedAnswer(is_answer=False)
-        try:
-            reply = await produce()
-            produced = outcome(reply)
-            return reply
-        finally:
-            self._cache.end(id_, entry, produced.cached if produced.is_answer else None, keep=produced.is_answer)
+
+class Settle(Protocol):
+    def __call__(self, answer: CachedAnswer | None, *, keep: bool) -> None: ...
+
+
+async def produce_and_settle(
+    produce: Callable[[], Awaitable[_T]], outcome: Callable[[_T], ProducedAnswer], settle: Settle
+) -> _T:
+    """Produce the answer of a new entry. The outcome is recorded however that ends."""
+    produced = ProducedAnswer(is_answer=False)
+    try:
+        reply = await produce()
+        produced = outcome(reply)
+        return reply
+    finally:
+        settle(produced.cached if produced.is_answer else None, keep=produced.is_answer)
 
 
 def key_of(headers: Mapping[str, str]) -> str | None:
@@ -257,7 +259,7 @@ def mismatch() -> IdempotencyMismatch:
 
 def conflict() -> IdempotencyConflict:
     return IdempotencyConflict(
-        "This request was answered before, and its answer is not kept: it was streamed, or is too long. Use another "
+        "This request was answered before, and its answer is not cached: it was streamed, or is too long. Use another "
         "Idempotency-Key to have it answered, and charged, again.",
         param=HEADER,
     )

@@ -1,7 +1,7 @@
-"""What a reverse proxy in front may tell: whose request it passes on, and whether that came over TLS.
+"""A reverse proxy in front: the client's address (X-Forwarded-For), and whether the request came over TLS.
 
-Only a proxy that we trust is believed: by default one on this machine or in a private network. Nobody else reaches a
-gateway that stands behind a proxy, and what a client sent in the clear is refused, so that its mistake is seen.
+Only a trusted proxy's headers are believed: by default one on this machine or in a private network. A gateway behind a
+proxy refuses every other peer, and refuses a request that reached the proxy in plain HTTP, so that the mistake shows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sparewatt.edge.settings import EdgeSettings
 Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 NEARBY = "127.0.0.0/8, ::1/128, 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10, fc00::/7, fe80::/10"
 FORWARDED_MAX = 32
-"""Addresses of one X-Forwarded-For that are looked at; real chains have three."""
+"""Addresses of one X-Forwarded-For that are read; real chains have three."""
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""What a load balancer asks by itself."""
+"""Health checks, which a load balancer sends by itself."""
 
 
 @lru_cache(maxsize=16)
 def read_networks(text: str | None) -> Networks:
-    """Raises StartupError for what is no list of networks."""
+    """Raises StartupError if the text is no list of networks."""
     try:
         return tuple(ipaddress.ip_network(part.strip()) for part in (text or NEARBY).split(",") if part.strip())
     except ValueError as error:
@@ -35,34 +35,34 @@ def read_networks(text: str | None) -> Networks:
 
 @lru_cache(maxsize=4096)
 def is_trusted(address: str, trusted: str | None) -> bool:
-    found = _read(address)
-    return found is not None and any(found in network for network in read_networks(trusted))
+    ip = _read(address)
+    return ip is not None and any(ip in network for network in read_networks(trusted))
 
 
 def client_address(peer: str, forwarded: str, *, trusted: str | None) -> str:
-    """Whose request it is: the last address on the way here that is none of our proxies."""
+    """The last address of the chain that is none of our proxies."""
     if not is_trusted(peer, trusted):
         return peer
-    named = [part.strip() for part in forwarded.split(",")[-FORWARDED_MAX:] if part.strip()]
-    for address in reversed(named):
+    chain = [part.strip() for part in forwarded.split(",")[-FORWARDED_MAX:] if part.strip()]
+    for address in reversed(chain):
         if _read(address) is None:
-            break  # whoever stands further away can have written anything
+            break  # entries before this one can be forged
         if not is_trusted(address, trusted):
             return address
-    return named[-1] if named and _read(named[-1]) is not None else peer
+    return chain[-1] if chain and _read(chain[-1]) is not None else peer
 
 
 def _read(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return mapped or ip
 
 
-def detour_error(peer: str, headers: Mapping[str, str], settings: EdgeSettings) -> NotAllowed | None:
-    """Why a request may not come this way, to a gateway behind a proxy."""
+def bypass_error(peer: str, headers: Mapping[str, str], settings: EdgeSettings) -> NotAllowed | None:
+    """Why a gateway behind a proxy refuses a request: it bypassed the proxy, or its TLS."""
     public_url = settings.public_url or "its public address"
     if not is_trusted(peer, settings.trusted_proxies):
         return NotAllowed(f"This gateway is reached through its proxy: use {public_url}.")
@@ -71,15 +71,15 @@ def detour_error(peer: str, headers: Mapping[str, str], settings: EdgeSettings) 
     return None
 
 
-def refuse_detours(settings: EdgeSettings) -> list[Middleware]:
-    """The middleware of a gateway behind a proxy; none for others."""
+def refuse_bypass(settings: EdgeSettings) -> list[Middleware]:
+    """The middleware of a gateway behind a proxy; an empty list for others."""
     if not settings.behind_proxy:
         return []
     read_networks(settings.trusted_proxies)
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        error = detour_error(request.remote or "", request.headers, settings)
+        error = bypass_error(request.remote or "", request.headers, settings)
         if error is not None and request.path not in _OPEN_PATHS:
             raise error
         return await handler(request)

@@ -1,4 +1,4 @@
-"""The listening server: every connection gets its protocol object, and a check of its timeouts now and then."""
+"""The listening server: TCP sockets, one `Connection` per client, periodic timeout checks, and shutdown."""
 
 from __future__ import annotations
 
@@ -11,21 +11,54 @@ from time import monotonic
 
 from aiohttp import web
 
-from sparewatt.core.limits import CONNECTIONS_CLOSED_PER_TICK
+from sparewatt.core.errors import StartupError
+from sparewatt.core.limits import KIB
 from sparewatt.edge.connection import Connection
-from sparewatt.edge.connection_registry import ConnectionRegistry, LinkAcceptor
+from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, ConnectionRegistry, LinkAcceptor, Refusals
 from sparewatt.edge.exchange import InferenceEndpoints
-from sparewatt.edge.refusals import Refusals
-from sparewatt.edge.settings import EdgeSettings
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts, EdgeSettings
 
 SHUTDOWN_S = 2.0
 HANDSHAKE_S = 10.0
-"""For a client's half of the TLS handshake: a few round trips."""
+"""For the TLS handshake: a few round trips."""
 CHECK_TICK_S = 0.001
-"""How long connections are checked before others run: ten thousand at once would take 10 ms."""
+"""How long one tick checks connections: ten thousand at once would block the event loop for 10 ms."""
 BACKLOG = 4096
-"""Connections that the kernel keeps for us while we are busy; Linux may give fewer."""
+"""Connections that the kernel accepts while the event loop is busy; Linux may allow fewer."""
+CLIENT_UNSENT_BYTES_MAX = 64 * KIB
+"""Bytes of a reply that the kernel buffers unsent; by default it takes 2.8 MB for a client that does not read."""
+
+
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A bound and listening socket. Raises StartupError. `shared`: with other processes of this gateway."""
+    return start_listening(bind(host, port, shared=shared))
+
+
+def start_listening(bound: socket.socket) -> socket.socket:
+    """Let a bound socket accept connections from now on."""
+    bound.listen(1024)
+    bound.setblocking(False)
+    return bound
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket with an address that no other user's process can take while it is open. Raises StartupError.
+
+    With `shared` (SO_REUSEPORT) the kernel distributes new connections over the sockets that listen there.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # inherited on accept: makes a slow reader's back-pressure visible here
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, CLIENT_UNSENT_BYTES_MAX)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise StartupError(f"Cannot listen on {host}:{port} ({error.strerror}). Choose another --port.") from None
+    return listener
 
 
 @asynccontextmanager
@@ -40,9 +73,9 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     timeouts: ClientTimeouts | None = None,
 ) -> AsyncIterator[ConnectionRegistry]:
-    """Serve `app` on a socket that is bound already. A client that leaves cancels what runs for it.
+    """Serve `app` on a bound socket. A client that disconnects cancels the handler that runs for it.
 
-    `inference`: endpoints that are served here and not by `app`. `links`: where nodes that dial are handed over.
+    `inference`: endpoints served without aiohttp. `links`: takes over the connections of nodes.
     """
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
@@ -81,7 +114,7 @@ async def _check_timeouts(registry: ConnectionRegistry, timeouts: ClientTimeouts
 
 
 async def _close(registry: ConnectionRegistry) -> None:
-    """Idle connections end now, the others after their reply, or when they have had their time."""
+    """Close idle connections now, the others after their reply or after SHUTDOWN_S."""
     registry.is_draining = True
     for connection in list(registry.connections):
         if not connection.is_busy:

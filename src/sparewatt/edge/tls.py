@@ -1,7 +1,7 @@
-"""The gateway's certificate: read at start, and again when its files change or on SIGHUP.
+"""The gateway's TLS certificate: read at start, and again when its files change or on SIGHUP.
 
-Connections that are open go on under the certificate they began with. A new one that cannot be used is not taken: the
-old one stays, and the log says why.
+Open connections keep the certificate they began with. If a new one cannot be loaded, the old one stays in use and the
+log says why.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from sparewatt.core.log import Logger
 
 _log = Logger("sparewatt.gateway")
 CHECK_S = 10.0
-"""How often the files are looked at: a renewed certificate has weeks, one stat costs nothing."""
+"""Between two checks of the files: a renewed certificate has weeks, one stat costs nothing."""
 
 
 class Certificate:
-    """A certificate chain and its key, in PEM files. `context` stays the same object for ever."""
+    """A certificate chain and its key, in PEM files. `context` stays the same object."""
 
     def __init__(self, cert: Path, key: Path) -> None:
-        """Raises StartupError, which never shows the key."""
+        """Raises StartupError, whose text never contains the key."""
         self._cert, self._key = cert.expanduser(), key.expanduser()
-        self._seen = self._look()
+        self._version = self._stat()
         try:
             self.context = self._load()
         except (OSError, ValueError) as error:
             raise StartupError(f"The certificate {self._cert} cannot be used: {_why(error)}.") from None
 
     def reload(self) -> bool:
-        """Take what is in the files now. False, and everything as before, if that cannot be used."""
-        self._seen = self._look()
+        """Load what is in the files now. False if that cannot be used; then nothing changes."""
+        self._version = self._stat()
         try:
-            self._load()  # into a context of its own first: the live one must never be half changed
+            self._load()  # into a new context first: a failure must not leave the live one half changed
             self.context.load_cert_chain(self._cert, self._key, password=_no_password)
         except (OSError, ValueError) as error:
             _log.warning("certificate_not_taken", why=_why(error))
@@ -42,7 +42,7 @@ class Certificate:
         return True
 
     def reload_if_changed(self) -> bool:
-        return self._look() != self._seen and self.reload()
+        return self._stat() != self._version and self.reload()
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -51,12 +51,12 @@ class Certificate:
         context.load_cert_chain(self._cert, self._key, password=_no_password)
         return context
 
-    def _look(self) -> tuple[object, ...]:
-        return tuple(_mark(path) for path in (self._cert, self._key))
+    def _stat(self) -> tuple[object, ...]:
+        return tuple(_file_version(path) for path in (self._cert, self._key))
 
 
-def _mark(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the file, also when a link points elsewhere."""
+def _file_version(path: Path) -> tuple[int, int, int] | None:
+    """Changes with the file, and with the target of a symbolic link."""
     try:
         status = path.stat()
     except OSError:

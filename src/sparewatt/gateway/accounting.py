@@ -1,7 +1,7 @@
-"""The gateway's side of the books: its write-ahead log (journal), and the logs that dead gateways left on this machine.
+"""The gateway's side of the books: its write-ahead log (journal), and the money service made from its settings.
 
-A gateway that starts takes a new name and a new journal. Every journal whose gateway is gone is settled first, by the
-next one that starts: nothing depends on the same process coming back.
+A gateway that starts takes a new name and a new journal. First it settles every journal on this machine whose gateway
+is gone (crash recovery): nothing depends on the same process coming back.
 """
 
 from __future__ import annotations
@@ -14,30 +14,41 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import StartupError, UnbalancedEntry
+from sparewatt.core.errors import InvalidAmount, StartupError, UnbalancedEntry
 from sparewatt.core.ids import AccountId, KeyId, NodeId, new_id
 from sparewatt.core.log import Logger
+from sparewatt.core.money import NANO_PER_USD, Nano, parse_usd
 from sparewatt.core.rng import Rng
+from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.service import Metering
 from sparewatt.ledger.budgets import KeyBudgets
+from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
+from sparewatt.ledger.credits import CreditRules, CreditService
+from sparewatt.ledger.deposit_adapters import adapters_for
 from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
 from sparewatt.ledger.ledger import Ledger
+from sparewatt.ledger.money_service import MoneyService
+from sparewatt.ledger.payouts import PayoutService
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.protocol.link.receipts import Countersignature
 from sparewatt.protocol.signing import SigningKey
+from sparewatt.store.database import Database
 from sparewatt.store.ledger import LedgerStore
 
 _log = Logger("sparewatt.gateway")
 JOURNALS = "journals"
-NEW = "."
-"""How the name of a directory begins that nobody holds yet."""
+UNLOCKED_PREFIX = "."
+"""Of a journal directory that is not locked yet."""
 KEY_FILE = "gateway.key"
+DEVELOPMENT_DAILY = Nano(10 * NANO_PER_USD)
+"""The treasury's default daily budget on a development network, which gives test money away."""
+_HOUR_S = 3_600.0
 
 
 @dataclass(slots=True)
 class Accounting:
-    """What is open as long as the gateway runs."""
+    """Open as long as the gateway runs."""
 
     directory: DataDir
     journal: Journal
@@ -45,7 +56,7 @@ class Accounting:
     metering: Metering
 
     async def close(self) -> None:
-        """Post what is left. What cannot be posted, or still runs, stays in the journal for whoever starts next."""
+        """Post what is left. What cannot be posted, or still runs, stays in the journal for the next gateway."""
         if not await self.ledger.close_down():
             self.journal.flush()
             return
@@ -56,14 +67,14 @@ class Accounting:
 
 
 class PeerCredits(NamedTuple):
-    """What the books need of the other processes of this gateway."""
+    """The credits of an account at the other processes of this gateway."""
 
     call_in: Callable[[AccountId], Awaitable[bool]]
-    """Have them return credits that they do not need; whether any did."""
+    """Make them return unused credits; whether any did."""
     pending: Callable[[KeyId], int]
-    """What requests there hold of a key's budget, or have spent a moment ago."""
+    """What requests there hold of a key's budget, or have spent and not posted yet."""
     reload_s: float
-    """How often a budget is read anew: often enough that what is pending there is never left out."""
+    """Between two reads of a budget: so short that pending spending is never left out."""
 
 
 async def open_accounting(
@@ -75,9 +86,9 @@ async def open_accounting(
     send: Callable[[NodeId, Countersignature], None],
     peers: PeerCredits | None = None,
 ) -> Accounting:
-    """Settle what others left, then open a journal of our own. Raises StartupError.
+    """Settle the journals of dead gateways, then open a new one. Raises StartupError.
 
-    `send`: brings a node its countersigned receipts.
+    `send`: sends a node its countersigned receipts.
     """
     root = await asyncio.to_thread(lambda: make_private_dir(data.expanduser() / JOURNALS))
     for orphan in await asyncio.to_thread(lambda: list(_orphans(root))):
@@ -96,25 +107,25 @@ async def open_accounting(
 
 
 def _own_directory(root: Path, instance: str) -> DataDir:
-    """Locked before it is to be seen: another that starts at this moment would take it for a dead one's."""
-    directory = DataDir(root / f"{NEW}{instance}")
+    """Locked before it gets its name: else a gateway that starts at this moment would settle it as a dead one's."""
+    directory = DataDir(root / f"{UNLOCKED_PREFIX}{instance}")
     directory.rename(instance)
     return directory
 
 
 def _orphans(root: Path) -> Iterator[DataDir]:
-    """Journals that no living process holds."""
+    """Journals that no running process has locked."""
     for path in sorted(root.iterdir()):
-        if not path.is_dir() or path.name.startswith(NEW):
+        if not path.is_dir() or path.name.startswith(UNLOCKED_PREFIX):
             continue
         try:
             yield DataDir(path)
         except StartupError:
-            continue  # its gateway is alive
+            continue  # its gateway is running
 
 
 async def _settle(orphan: DataDir, books: LedgerStore, *, clock: Clock) -> None:
-    """What a gateway that died had open or unposted. One that cannot be settled stays for a person to look at."""
+    """Settle what a dead gateway had open or unposted. A journal that cannot be settled stays for an operator."""
     records = await asyncio.to_thread(lambda: list(read_journal(orphan.path)))
     journal = Journal(orphan.path)
     ledger = Ledger(books, journal, instance=orphan.path.name, clock=clock)
@@ -131,11 +142,43 @@ async def _settle(orphan: DataDir, books: LedgerStore, *, clock: Clock) -> None:
 
 
 def _signing_key(data: Path, rng: Rng) -> SigningKey:
-    """With which this gateway countersigns receipts; made once."""
+    """The key that countersigns receipts; made once."""
     path = data / KEY_FILE
     if not path.exists():
         write_private(path, SigningKey.generate(rng=rng).secret_hex().encode())
     try:
         return SigningKey.read(path)
     except ValueError:
-        raise StartupError(f"{path} holds no key. Restore it, or delete it to have a new one made.") from None
+        raise StartupError(f"{path} holds no key. Restore it, or delete it: then a new one is made.") from None
+
+
+def make_money_service(settings: GatewaySettings, database: Database, *, clock: Clock) -> MoneyService:
+    """Raises StartupError for invalid settings."""
+    if settings.development and settings.public_url is not None:
+        raise StartupError("A development network gives test money away: it cannot have a --public-url.")
+    on_chain = ChainPaymentAdapter(database, clock) if settings.chain_url else None
+    return MoneyService(
+        books=database.ledger,
+        credits=CreditService(database.ledger, rules=_credit_rules(settings), clock=clock),
+        settlement=PayoutService(database.payouts, clock=clock),
+        adapters=adapters_for(development=settings.development, chain=on_chain),
+        on_chain=on_chain,
+        payout_s=settings.payout_hours * _HOUR_S,
+    )
+
+
+def _credit_rules(settings: GatewaySettings) -> CreditRules:
+    daily = _read_usd(settings.treasury_daily_usd, "treasury_daily_usd")
+    return CreditRules(
+        signup=_read_usd(settings.signup_credit_usd, "signup_credit_usd"),
+        promo_days=settings.promo_days,
+        grants_per_address_day=settings.grants_per_address_day,
+        treasury_daily=daily or (DEVELOPMENT_DAILY if settings.development else daily),
+    )
+
+
+def _read_usd(text: str, name: str) -> Nano:
+    try:
+        return parse_usd(text)
+    except InvalidAmount as error:
+        raise StartupError(f"A setting in [gateway] is wrong: {name}: {error.message}") from None

@@ -1,6 +1,6 @@
-"""Which addresses the settings allow, and under which names the gateway is known. Pure.
+"""Which addresses the settings allow, and the names under which the gateway is reached. Pure.
 
-Safe by default: nothing outside this machine reaches a gateway that speaks plain HTTP, unless a proxy stands in front.
+Safe by default: a gateway that speaks plain HTTP listens on this machine only, unless a proxy in front ends TLS.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ PORT_MAX = 65535
 
 
 def refuse_unsafe(settings: GatewaySettings) -> None:
-    """Raises StartupError for an address at which keys and prompts could be read by strangers."""
-    _refuse_half_a_certificate(settings)
+    """Raises StartupError if keys and prompts could be read by strangers."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise StartupError("TLS needs both --tls-cert and --tls-key.")
     _refuse_plain_public_url(settings.public_url)
     if is_loopback(settings.host):
         return
@@ -32,15 +33,16 @@ def refuse_unsafe(settings: GatewaySettings) -> None:
             f"Refusing to listen on {settings.host}: a development network gives test money to anybody. "
             "Leave out --development."
         )
-    if settings.public_url is None and (settings.behind_proxy or _is_unspecified(settings.host)):
+    is_unspecified = ipaddress.ip_address(settings.host).is_unspecified
+    if settings.public_url is None and (settings.behind_proxy or is_unspecified):
         raise StartupError(
             f"Listening on {settings.host} needs --public-url https://your.name: nodes sign the name that they dial, "
-            "and people are told it."
+            "and mails and pages show it."
         )
 
 
 def refuse_unlinkable(settings: GatewaySettings) -> None:
-    """Raises StartupError for several processes whose link ports nodes could not reach, or could not know."""
+    """Raises StartupError if nodes could not reach the link ports of several processes."""
     if settings.processes == 1:
         return
     if not hasattr(socket, "SO_REUSEPORT"):
@@ -55,14 +57,9 @@ def refuse_unlinkable(settings: GatewaySettings) -> None:
     ports = range(settings.link_port, settings.link_port + settings.processes)
     if ports[-1] > PORT_MAX or settings.port in ports:
         raise StartupError(
-            f"--link-port {settings.link_port} leaves no {settings.processes} ports beside port {settings.port}. "
+            f"--link-port {settings.link_port} leaves no {settings.processes} ports next to port {settings.port}. "
             "Choose another."
         )
-
-
-def _refuse_half_a_certificate(settings: GatewaySettings) -> None:
-    if (settings.tls_cert is None) != (settings.tls_key is None):
-        raise StartupError("TLS needs both --tls-cert and --tls-key.")
 
 
 def _refuse_plain_public_url(url: str | None) -> None:
@@ -71,7 +68,7 @@ def _refuse_plain_public_url(url: str | None) -> None:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # the port is no number
         valid = False
     if not valid or parts.query or parts.fragment or "@" in parts.netloc:
         raise StartupError(f"--public-url {url!r} is no address. It looks like https://gateway.example.")
@@ -82,15 +79,11 @@ def _refuse_plain_public_url(url: str | None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Raises StartupError for what is no address."""
+    """Raises StartupError if `host` is no IP address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         raise StartupError(f"--host takes an IP address, not {host!r}.") from None
-
-
-def _is_unspecified(host: str) -> bool:
-    return ipaddress.ip_address(host).is_unspecified
 
 
 def _names_loopback(host: str) -> bool:
@@ -102,10 +95,7 @@ def _names_loopback(host: str) -> bool:
 
 def own_hosts(settings: GatewaySettings, *, port: int, link_port: int | None = None) -> frozenset[str]:
     """The names under which a node may dial this gateway; with `link_port`, also this process of it."""
-    hosts = {settings.host}
-    if is_loopback(settings.host):
-        hosts.add("localhost")
-    names = {f"{host}:{each}" for host in hosts for each in (port, link_port) if each is not None}
+    names = {f"{host}:{each}" for host in _local_names(settings) for each in (port, link_port) if each is not None}
     if settings.public_url is not None:
         public = host_of(settings.public_url)
         names.add(public)
@@ -118,21 +108,22 @@ def own_root_url(settings: GatewaySettings, *, port: int) -> str:
 
 
 def own_origins(settings: GatewaySettings, *, port: int) -> frozenset[str]:
-    """Where a browser says that pages of this gateway come from."""
-    hosts = {_bracketed(settings.host)}
-    if is_loopback(settings.host):
-        hosts.add("localhost")
-    local = {origin_of(f"{_scheme(settings)}://{host}:{port}") for host in hosts}
+    """The origins of this gateway's pages, as a browser sends them."""
+    local = {origin_of(f"{_scheme(settings)}://{_bracketed(host)}:{port}") for host in _local_names(settings)}
     return frozenset(local | ({origin_of(settings.public_url)} if settings.public_url is not None else set()))
 
 
 def origin_of(url: str) -> str:
-    """Scheme and host in lower case, and the port unless it is the scheme's own: as browsers write it."""
+    """As browsers write it: scheme and host in lower case, and the port unless it is the scheme's default."""
     parts = urlsplit(url)
     host = _bracketed(parts.hostname or "")
     if parts.port is None or (parts.scheme, parts.port) in {("http", 80), ("https", 443)}:
         return f"{parts.scheme}://{host}"
     return f"{parts.scheme}://{host}:{parts.port}"
+
+
+def _local_names(settings: GatewaySettings) -> set[str]:
+    return {settings.host, "localhost"} if is_loopback(settings.host) else {settings.host}
 
 
 def _scheme(settings: GatewaySettings) -> str:

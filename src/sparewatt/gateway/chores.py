@@ -1,10 +1,11 @@
-"""Background work of a gateway process: what is repeated, how often, and that it never ends the process."""
+"""Background work of a gateway process: what is repeated, how often, and that a failure never ends the process."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 from sparewatt.cluster.peers import EXCHANGE_S
@@ -12,38 +13,20 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.limits import JOB_TIMEOUT_S
 from sparewatt.core.log import Logger
 from sparewatt.edge.tls import CHECK_S, Certificate
-from sparewatt.gateway.known_nodes import load_known_nodes
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher import kernel
-from sparewatt.store.ledger import retention_start
-from sparewatt.telemetry.feed.live_feed import LOOK_S
+from sparewatt.ledger.retention import retention_start
+from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
 
 _log = Logger("sparewatt.gateway")
-KEY_SYNC_S = 1.0
-KEY_USE_S = 60.0
-NODE_SAVE_S = 2.0
-HEALTH_CHECK_S = 0.5
-COMPILE_CHECK_S = 2.0
+REFILL_S = 0.01
+"""Between two rounds in which low purses are refilled; those of one moment are filled one after another."""
 COMPILE_FROM_NODES = 256
-MATCH_STORE_S = 1.0
-RESPONSE_HEARTBEAT_S = 1.0
-RESPONSE_FORGET_S = 60.0
-POWER_S = 5.0
-MAIL_PAUSE_S = 0.1
-MONEY_S = 600.0
-TIDY_S = 3600.0
-KNOWN_NODES_S = 5.0
-POST_S = 0.5
-PROGRESS_S = 0.25
-PURSES_S = 1.0
-FILL_S = 0.01
-"""Between two rounds in which purses are filled that run low; those of one moment are filled one after another."""
-RECEIPTS_S = 1.0
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 GC_YOUNG, GC_OLDER = 20_000, 10
-"""New objects until the young ones are collected, and how many times that until the older ones are."""
+"""New objects until the young generation is collected, and how many such rounds until an older one is."""
 
 Work = Callable[[], Awaitable[object]]
 
@@ -71,25 +54,29 @@ async def run_once(work: Work, *, name: str) -> None:
 
 
 def chores_of(services: Services, certificate: Certificate | None) -> list[Chore]:
-    return [
-        Chore("accounts_sync", KEY_SYNC_S, lambda: _sync_accounts(services)),
-        Chore("keys_used", KEY_USE_S, services.key_service.note_used),
-        Chore("mail", MAIL_PAUSE_S, lambda: _send_mail(services)),
-        Chore("nodes_save", NODE_SAVE_S, lambda: save_nodes(services)),
-        Chore("compile", COMPILE_CHECK_S, lambda: _compile_matcher(services)),
-        Chore("health_check", HEALTH_CHECK_S, lambda: _check_health(services)),
-        Chore("matches_store", MATCH_STORE_S, services.explanations.store),
-        Chore("responses_heartbeat", RESPONSE_HEARTBEAT_S, lambda: _report_responses(services)),
-        Chore("responses_old", RESPONSE_FORGET_S, services.database.responses.forget_old),
-        Chore("live_feed", LOOK_S, services.live.look),
+    chores = [
+        Chore("accounts_sync", 1.0, partial(_sync_accounts, services)),
+        Chore("keys_used", 60.0, services.key_service.note_used),
+        Chore("nodes_save", 2.0, partial(save_nodes, services)),
+        Chore("compile", 2.0, partial(_compile_matcher, services)),
+        Chore("health_check", 0.5, partial(_check_health, services)),
+        Chore("matches_store", 1.0, services.explanations.store),
+        Chore("responses_heartbeat", 1.0, partial(_report_responses, services)),
+        Chore("responses_old", 60.0, services.database.responses.forget_old),
+        Chore("live_feed", FRAME_S, services.live.make_frame),
         Chore("history", STORE_S, services.history.store),
-        Chore("money", MONEY_S, services.money.run_chores),
-        Chore("power_save", POWER_S, lambda: save_power(services)),
-        Chore("tidy", TIDY_S, lambda: _tidy(services)),
-        *_book_chores(services),
-        *_tls_chores(certificate),
-        *_peer_chores(services),
+        Chore("money", 600.0, services.money.run_chores),
+        Chore("power_save", 5.0, partial(save_power, services)),
+        Chore("tidy", 3600.0, partial(_tidy, services)),
     ]
+    if services.mailer is not None:
+        chores.append(Chore("mail", 0.1, services.mailer.send_next))
+    if certificate is not None:
+        chores.append(Chore("certificate", CHECK_S, partial(asyncio.to_thread, certificate.reload_if_changed)))
+    if services.slot.others:
+        chores.append(Chore("peers", EXCHANGE_S, partial(exchange_news, services)))
+        chores.append(Chore("nodes_elsewhere", 5.0, partial(_load_nodes_of_peers, services)))
+    return chores + _book_chores(services)
 
 
 def _book_chores(services: Services) -> list[Chore]:
@@ -97,58 +84,35 @@ def _book_chores(services: Services) -> list[Chore]:
     if accounting is None:
         return []
     return [
-        Chore("books_post", POST_S, accounting.ledger.flush),
-        Chore("books_progress", PROGRESS_S, accounting.metering.note_progress),
-        Chore("purses_fill", FILL_S, accounting.ledger.refill_low_purses),
-        Chore("purses", PURSES_S, accounting.ledger.rebalance_purses),
-        Chore("receipts", RECEIPTS_S, accounting.metering.receipts.settle),
+        Chore("books_post", 0.5, accounting.ledger.flush),
+        Chore("books_progress", 0.25, accounting.metering.note_progress),
+        Chore("purses_fill", REFILL_S, accounting.ledger.refill_low_purses),
+        Chore("purses", 1.0, accounting.ledger.rebalance_purses),
+        Chore("receipts", 1.0, accounting.metering.receipts.settle),
     ]
 
 
-def _tls_chores(certificate: Certificate | None) -> list[Chore]:
-    if certificate is None:
-        return []
-    return [Chore("certificate", CHECK_S, lambda: asyncio.to_thread(certificate.reload_if_changed))]
-
-
-def _peer_chores(services: Services) -> list[Chore]:
-    """Nothing where this is the only process."""
-    if not services.slot.others:
-        return []
-
-    async def load_nodes_elsewhere() -> None:
-        """Those that joined at another process and have no link to this one: agents of an older release."""
-        if any(services.table.get(node_id) is None for node_id in services.peers.nodes()):
-            await load_known_nodes(services.database, services.links, services.table)
-
-    return [
-        Chore("peers", EXCHANGE_S, lambda: exchange_news(services)),
-        Chore("nodes_elsewhere", KNOWN_NODES_S, load_nodes_elsewhere),
-    ]
+async def _load_nodes_of_peers(services: Services) -> None:
+    """Nodes that joined at another process and have no link to this one: agents of an older release."""
+    if any(services.table.get(node_id) is None for node_id in services.peers.nodes()):
+        await services.load_known_nodes()
 
 
 async def _sync_accounts(services: Services) -> None:
-    """What other gateways changed: keys, account policies, and closed accounts, whose nodes leave."""
+    """Load what other gateways changed: keys, account policies, and closed accounts, whose nodes are dropped."""
     await services.key_service.sync()
     services.links.drop(await services.database.nodes_of_closed_accounts(), why="its account was closed")
 
 
-async def _send_mail(services: Services) -> None:
-    if services.mailer is None:
-        await asyncio.Event().wait()  # nothing to send, ever; cancelled with the rest
-    else:
-        await services.mailer.send_next()
-
-
 async def save_nodes(services: Services) -> None:
-    """Store what changed. A node that changes again meanwhile, or could not be stored, is stored the next time."""
+    """Store changed nodes. One that changes meanwhile, or could not be stored, is stored the next time."""
     links, changed, now = services.links, set(services.links.changed), services.clock.unix_s()
     links.changed -= changed
     rows = [row for node_id in changed if (row := services.table.get(node_id)) is not None]
-    seen = [(row.id, row.specs, now if row.connected else row.last_seen_unix_s or now) for row in rows]
+    nodes = [(row.id, row.specs, now if row.connected else row.last_seen_unix_s or now) for row in rows]
     try:
-        if seen:
-            await services.database.save_nodes(seen)
+        if nodes:
+            await services.database.save_nodes(nodes)
     except BaseException:
         links.changed |= changed
         raise
@@ -169,17 +133,17 @@ async def _compile_matcher(services: Services) -> None:
     """Worth its seconds only for many nodes, and done in a thread; until then numpy computes the same."""
     if len(services.table) > COMPILE_FROM_NODES and not kernel.ready():
         await asyncio.to_thread(kernel.prepare)
-        spare_the_collector()  # the compiler leaves cycles of a hundred thousand objects: found later, they block all
+        tune_garbage_collector()  # the compiler leaves cycles of 100,000 objects: later, they would block requests
         _log.info("matcher_compiled", nodes=len(services.table))
 
 
-def spare_the_collector() -> None:
-    """Tune the garbage collector: what a job leaves is freed without it, it is for cycles of rare paths and libraries.
+def tune_garbage_collector() -> None:
+    """What a job leaves is freed by reference counts; the collector is for cycles of rare paths and libraries.
 
-    What was loaded until now stays for ever and is never traversed. With 20,000 young objects, a few hundred jobs under
-    way, the collector takes 1 % of the time of a gateway at full speed; with 2,000 the same, in more pauses. Older
-    generations are collected ten times less often each, which costs nothing either: with fifty times, a cycle that had
-    lived for seconds would hardly ever be found.
+    What was loaded until now is never traversed again. With 20,000 young objects, a few hundred jobs under way, the
+    collector takes 1 % of the time of a gateway at full speed; with 2,000 the same, in more pauses. Older generations
+    are collected ten times less often each, which costs nothing either: with fifty times, a cycle that had lived for
+    seconds would hardly ever be freed.
     """
     gc.collect()
     gc.freeze()
@@ -195,14 +159,14 @@ async def _check_health(services: Services) -> None:
 
 
 async def _report_responses(services: Services) -> None:
-    """Say which stored responses are being written here, and end those that were cancelled at another gateway."""
+    """Report which stored responses are written here, and end those that were cancelled at another gateway."""
     running = services.responses.stored_ids()
     for response_id in await services.database.responses.heartbeat(running) if running else ():
         services.responses.cancel(response_id)
 
 
 async def _tidy(services: Services) -> None:
-    """Delete what was kept for a while only."""
+    """Delete what is past its retention."""
     database, months = services.database, services.settings.keep_months
     await database.forget_old_matches()
     await database.history.forget_old()

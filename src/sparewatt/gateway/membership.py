@@ -1,4 +1,4 @@
-"""How a process takes part in a gateway of several: it takes links, answers its peers, and opens when they are ready.
+"""A process as part of a gateway of several: it accepts links, answers its peers, and opens when they are ready.
 
 A gateway of one process has no peers, and none of this runs there.
 """
@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
-from sparewatt.cluster.peer_server import AnswersPeers, PeerHandler, answering_peers
+from sparewatt.cluster.peer_rpc import PeerHandler, PeerView, answering_peers
 from sparewatt.cluster.questions import (
     GIVE_BACK,
     NEWS,
@@ -27,18 +28,17 @@ from sparewatt.cluster.questions import (
 )
 from sparewatt.core.errors import StartupError, StoreUnavailable
 from sparewatt.core.ids import AccountId
-from sparewatt.edge.listener import listen
-from sparewatt.edge.server import serving
+from sparewatt.edge.server import listen, serving
 from sparewatt.gateway.routes import make_link_app, refusals
 from sparewatt.gateway.services import Services
 
 WAIT_FOR_NODES_S, NODES_POLL_S = 8.0, 0.1
-"""How long a process that starts waits for nodes that other processes have; an older agent never comes."""
+"""How long a starting process waits for the nodes of other processes; an older agent links to one process only."""
 
 
 @contextlib.asynccontextmanager
 async def joined(services: Services, groups: Sequence[object], *, tls: ssl.SSLContext | None) -> AsyncIterator[None]:
-    """Take links and answer the peers. `groups`: the endpoints, some of which answer peers too."""
+    """Accept links and answer peers. `groups`: the endpoint classes, some of which answer peers too."""
     link_port = services.slot.link_port
     if link_port is None:
         raise StartupError("A process of a gateway needs a link port.")
@@ -60,9 +60,9 @@ async def joined(services: Services, groups: Sequence[object], *, tls: ssl.SSLCo
 
 
 async def wait_until_it_may_open(services: Services, stop: asyncio.Event) -> None:
-    """Until clients may come: the parent says so, and the nodes that other processes have are here; or the end.
+    """Wait for the parent's permission, and for the nodes that other processes have; or for the stop.
 
-    Else a process that started again would refuse its share of the requests, while nodes are still dialling.
+    Else a restarted process would refuse its share of the requests while nodes are still connecting to it.
     """
     waits = [asyncio.create_task(services.peers.may_open.wait()), asyncio.create_task(stop.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -81,15 +81,15 @@ async def _wait_for_nodes(services: Services) -> None:
 
 
 async def exchange_news(services: Services) -> None:
-    """Ask the peers how they are, and act on it: release what a restarted one had claimed, show their matches."""
+    """Ask the peers for news: release the claims of a restarted one, pass their matches to the live feed."""
     news = await services.peers.exchange(watching=services.live.viewers > 0)
     for number in news.restarted:
         services.shared_idempotency.release(number)
-    services.live.on_elsewhere(news.matches)
+    services.live.on_peer_matches(news.matches)
 
 
 def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHandler[Any, Any]]:
-    """What this process answers to its peers: each view brings its own, the rest is here."""
+    """The questions that this process answers: each view brings its own handlers, the others are here."""
 
     async def ready(request: ReadyRequest) -> ReadyReply:
         if request.may_open:
@@ -97,38 +97,34 @@ def peer_handlers(services: Services, groups: Sequence[object]) -> list[PeerHand
         return ReadyReply(is_in=True, is_open=services.peers.is_open and not services.drain.is_draining)
 
     async def give_back(request: GiveBackRequest) -> YesReply:
-        if services.accounting is None:
-            return YesReply(False)
-        try:
-            return YesReply(await services.accounting.ledger.give_back(AccountId(request.account)))
-        except StoreUnavailable:
-            return YesReply(False)
+        with contextlib.suppress(StoreUnavailable):
+            if services.accounting is not None:
+                return YesReply(await services.accounting.ledger.give_back(AccountId(request.account)))
+        return YesReply(False)
 
     async def sync(_: EmptyMessage) -> YesReply:
-        try:
+        with contextlib.suppress(StoreUnavailable):
             await services.key_service.sync()
-        except StoreUnavailable:
-            return YesReply(False)
-        return YesReply(True)
-
-    async def news(request: NewsRequest) -> NewsReply:
-        return _news(services, request)
+            return YesReply(True)
+        return YesReply(False)
 
     return [
         PeerHandler(READY, ready),
-        PeerHandler(NEWS, news),
+        PeerHandler(NEWS, partial(_report_news, services)),
         PeerHandler(GIVE_BACK, give_back),
         PeerHandler(SYNC, sync),
         *services.shared_idempotency.handlers(),
         *services.explanations.handlers(),
         *services.pulse.handlers(),
-        *(handler for group in groups if isinstance(group, AnswersPeers) for handler in group.handlers()),
+        *(handler for group in groups if isinstance(group, PeerView) for handler in group.handlers()),
     ]
 
 
-def _news(services: Services, request: NewsRequest) -> NewsReply:
+async def _report_news(services: Services, request: NewsRequest) -> NewsReply:
     peers, live, accounting = services.peers, services.live, services.accounting
     version = f"{peers.run}.{services.links.version}"
+    if not request.watching:
+        live.stop_sharing(request.number)
     first_token_ms, first_tokens = services.counter.first_tokens()
     return NewsReply(
         run=peers.run,
@@ -139,5 +135,5 @@ def _news(services: Services, request: NewsRequest) -> NewsReply:
         first_token_ms=first_token_ms,
         first_tokens=first_tokens,
         held=accounting.metering.budgets.pending() if accounting is not None else {},
-        matches=live.pass_on(request.number) if request.watching else live.stop_passing(request.number),
+        matches=live.share(request.number) if request.watching else [],
     )

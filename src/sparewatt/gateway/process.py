@@ -1,24 +1,23 @@
-"""The life of a gateway process: bind, assemble, listen, keep the background work going, drain, stop."""
+"""The lifetime of a gateway process: bind, assemble, listen, run the background work, drain, stop."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from sparewatt.cluster.process_slot import ALONE, ProcessSlot
+from sparewatt.cluster.peer_rpc import ALONE, ProcessSlot
 from sparewatt.core.clock import Clock, SystemClock
-from sparewatt.core.errors import ShuttingDown
+from sparewatt.core.errors import ShuttingDown, StartupError
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng, SystemRng
-from sparewatt.edge.listener import bind, listen, start_listening
-from sparewatt.edge.server import serving
+from sparewatt.edge.server import bind, listen, serving, start_listening
 from sparewatt.edge.tls import Certificate
 from sparewatt.gateway.addresses import refuse_unsafe
-from sparewatt.gateway.chores import chores_of, repeat, run_once, save_nodes, save_power, spare_the_collector
+from sparewatt.gateway.chores import chores_of, repeat, run_once, save_nodes, save_power, tune_garbage_collector
 from sparewatt.gateway.membership import joined, wait_until_it_may_open
-from sparewatt.gateway.metrics_port import open_metrics_socket
 from sparewatt.gateway.routes import endpoint_groups, inference_endpoints, make_app, refusals
 from sparewatt.gateway.services import Services, assemble
 from sparewatt.gateway.settings import GatewaySettings
@@ -26,6 +25,7 @@ from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.signals import stop_event
 from sparewatt.postgres.server import supervised_postgres
 from sparewatt.store.database import Database
+from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_public_host
 
 _log = Logger("sparewatt.gateway")
 
@@ -34,7 +34,7 @@ RESPONSE_CLOSE_S = 2.0
 
 
 async def run_gateway(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> None:
-    """Serve until SIGTERM or SIGINT. Raises StartupError. `slot`: which process it is, of a gateway of several."""
+    """Serve until SIGTERM or SIGINT. Raises StartupError. `slot`: which process of the gateway this is."""
     refuse_unsafe(settings)
     certificate = read_certificate(settings)
     stop = stop_event(on_hangup=certificate.reload if certificate is not None else None)
@@ -67,11 +67,10 @@ async def run_gateway(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> N
             )
         )
         services.peers.is_open = True
-        for file, socket in ((settings.metrics_port_file, metrics), (settings.port_file, bound)):
-            if file is not None and socket is not None:
-                await asyncio.to_thread(write_port, file, socket.getsockname()[1])
+        metrics_port = metrics.getsockname()[1] if metrics is not None else None
+        await asyncio.to_thread(write_port_files, settings, port=port, metrics_port=metrics_port)
         services.loop_lag.watch()
-        spare_the_collector()
+        tune_garbage_collector()
         _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls)
         services.downloads.pack()
         await _serve_until(stop, services, certificate)
@@ -86,7 +85,7 @@ def read_certificate(settings: GatewaySettings) -> Certificate | None:
 
 @asynccontextmanager
 async def own_postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> AsyncIterator[str]:
-    """The URL of the operator's own Postgres, or of one that runs as long as this process does."""
+    """The URL of the operator's Postgres, or of an embedded one that runs as long as this process."""
     if settings.database_url is not None:
         yield settings.database_url
         return
@@ -97,10 +96,52 @@ async def own_postgres(settings: GatewaySettings, *, clock: Clock, rng: Rng) -> 
         yield dsn
 
 
-def write_port(path: Path, port: int) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(str(port))
-    temporary.replace(path)
+def write_port_files(settings: GatewaySettings, *, port: int, metrics_port: int | None) -> None:
+    """The public port last: a supervisor that reads it finds the other one written."""
+    for path, number in ((settings.metrics_port_file, metrics_port), (settings.port_file, port)):
+        if path is not None and number is not None:
+            temporary = path.with_suffix(".tmp")
+            temporary.write_text(str(number))
+            temporary.replace(path)
+
+
+def open_metrics_socket(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> socket.socket | None:
+    """None if metrics are off. Raises StartupError if the port of the settings is taken.
+
+    Without a port in the settings it is the one before a restart, the default, or any free one: a second network on
+    this machine must start all the same.
+    """
+    host = settings.metrics_host
+    if not settings.metrics:
+        return None
+    refuse_public_host(host)
+    if slot.metrics_ports:
+        return listen(host, slot.metrics_ports[slot.number], shared=True)
+    if settings.metrics_port is not None:
+        return _listen_for_metrics(host, settings.metrics_port)
+    for port in (*_previous_port(settings.metrics_port_file), METRICS_PORT):
+        with suppress(StartupError):
+            return _listen_for_metrics(host, port)
+    return _listen_for_metrics(host, 0)
+
+
+def _previous_port(file: Path | None) -> list[int]:
+    """The port in the port file, if a gateway wrote one."""
+    try:
+        return [int(file.read_text())] if file is not None else []
+    except (OSError, ValueError):
+        return []
+
+
+def _listen_for_metrics(host: str, port: int) -> socket.socket:
+    try:
+        return listen(host, port)
+    except StartupError as error:
+        raise metrics_port_error(error) from None
+
+
+def metrics_port_error(error: StartupError) -> StartupError:
+    return StartupError(f"The metrics have no port: {error.message}".replace("--port", "--metrics-port"))
 
 
 async def _serve_until(stop: asyncio.Event, services: Services, certificate: Certificate | None) -> None:
@@ -113,16 +154,16 @@ async def _serve_until(stop: asyncio.Event, services: Services, certificate: Cer
 
 
 async def _drain(services: Services) -> None:
-    """Take nothing new, refuse those in line, let running answers finish, tell the nodes.
+    """Accept nothing new, refuse queued requests, let running answers finish, close the links.
 
-    What is not over in time ends in an error object: whatever asked us to stop may kill us soon after.
+    An answer that is not over in time ends in an error object: the supervisor may kill this process soon after.
     """
     services.drain.is_draining = True
     services.admission.close()
     services.live.close()
     try:
         async with asyncio.timeout(services.settings.drain_s):
-            while services.dispatcher.running:  # noqa: ASYNC110 (counts jobs; an event per job would cost more)
+            while services.dispatcher.running:  # noqa: ASYNC110 (polls; an event per job would cost more)
                 await asyncio.sleep(0.02)
     except TimeoutError:
         _log.warning("drain_timed_out", jobs=services.dispatcher.running)

@@ -1,59 +1,59 @@
 """A gateway of several processes: one command, one public port, one log, one database; each child uses one core.
 
-This is their parent. It serves nothing itself: it holds the ports, runs a Postgres if none is named, starts a process
-again that died, and passes signals on. The kernel spreads clients' connections over the children.
+This is the parent process. It serves nothing itself: it reserves the ports, runs Postgres if none is configured,
+restarts a child that died, and forwards signals. The kernel distributes clients' connections over the children.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from sparewatt.cluster.peer_client import LOOPBACK, PeerClient
-from sparewatt.cluster.process_slot import ProcessSlot, new_slots
+import msgspec
+
+from sparewatt.cluster.peer_rpc import LOOPBACK, PeerClient, ProcessSlot, new_slots
 from sparewatt.cluster.questions import READY, ReadyRequest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import SystemRng
-from sparewatt.edge.listener import bind
+from sparewatt.core.settings import build_settings
+from sparewatt.edge.server import bind
 from sparewatt.gateway.addresses import PORT_MAX, refuse_unlinkable, refuse_unsafe
-from sparewatt.gateway.metrics_port import metrics_port_error
-from sparewatt.gateway.process import own_postgres, read_certificate, write_port
-from sparewatt.gateway.process_assignment import write_assignment
+from sparewatt.gateway.process import metrics_port_error, own_postgres, read_certificate, write_port_files
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database
-from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_strangers
+from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_public_host
 
 _log = Logger("sparewatt.gateway")
 READY_POLL_S = 0.05
 READY_S = 120.0
-"""From start to serving: seconds, and more where a long journal is settled first."""
-STOP_MORE_S = 12.0
-"""After the answers that still run: to post what is left."""
+"""From start to serving: seconds, and more if a long journal is settled first."""
+POST_S = 12.0
+"""A child may take so long after its answers have ended, to post what is left."""
 
 
 async def run_processes(settings: GatewaySettings) -> None:
     """Keep the processes running until SIGTERM or SIGINT. Raises StartupError."""
     refuse_unsafe(settings)
     refuse_unlinkable(settings)
-    read_certificate(settings)  # a mistake in it is told once, here
+    read_certificate(settings)  # a mistake in it is reported once, here
     clock, rng = SystemClock(), SystemRng()
-    children = Supervisor(clock=clock, rng=rng, on_exit=_tell_exit)
+    children = Supervisor(clock=clock, rng=rng, on_exit=_log_exit)
     stop = stop_event(on_hangup=(lambda: children.signal_all(signal.SIGHUP)) if settings.has_tls else None)
     with reserved_ports(settings) as ports:
         async with own_postgres(settings, clock=clock, rng=rng) as dsn:
-            await (await Database.connect(dsn)).close()  # raises what is wrong with it, and brings it up to date
+            await (await Database.connect(dsn)).close()  # raises StartupError, and migrates the schema
             slots = new_slots(link_ports=ports.links, peer_ports=ports.peers, metrics_ports=ports.metrics, rng=rng)
-            child_settings = replace(
+            child_settings = dataclasses.replace(
                 settings, port=ports.public, database_url=dsn, port_file=None, metrics_port_file=None, processes=1
             )
             gate = StartupGate(
@@ -67,9 +67,9 @@ async def run_processes(settings: GatewaySettings) -> None:
                 await gate.client.close()
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class StartupGate:
-    """Opened once, when every process takes links: a node that came before could not reach all of them."""
+    """Opened once, when every process accepts links: before that a node could not reach all of them."""
 
     client: PeerClient
     is_open: bool = False
@@ -79,7 +79,7 @@ class StartupGate:
         return reply is not None and (reply.is_open if self.is_open else reply.is_in)
 
     async def open(self) -> None:
-        """Raises StartupError if some process does not take clients in time."""
+        """Raises StartupError if some process does not accept clients in time."""
         self.is_open = True
         try:
             async with asyncio.timeout(READY_S):
@@ -87,7 +87,7 @@ class StartupGate:
                     while not await self.is_ready(number):  # noqa: ASYNC110 (another process answers)
                         await asyncio.sleep(READY_POLL_S)
         except TimeoutError:
-            raise StartupError("A process of the gateway does not take requests. Its log says why.") from None
+            raise StartupError("A process of the gateway does not accept requests. Its log says why.") from None
 
 
 async def _serve(
@@ -104,7 +104,8 @@ async def _serve(
         await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
             starting.result()
-            await _write_ports(settings, ports)
+            metrics_port = ports.metrics[0] if ports.metrics else None
+            await asyncio.to_thread(write_port_files, settings, port=ports.public, metrics_port=metrics_port)
             _log.info("gateway_up", host=settings.host, port=ports.public, processes=len(processes))
             await stop.wait()
     finally:
@@ -113,15 +114,8 @@ async def _serve(
         await children.stop()
 
 
-async def _write_ports(settings: GatewaySettings, ports: GatewayPorts) -> None:
-    if settings.metrics_port_file is not None and ports.metrics:
-        await asyncio.to_thread(write_port, settings.metrics_port_file, ports.metrics[0])
-    if settings.port_file is not None:
-        await asyncio.to_thread(write_port, settings.port_file, ports.public)
-
-
 async def _start(children: Supervisor, processes: list[ChildSpec], gate: StartupGate) -> None:
-    """The first by itself: it makes what there is one of, and settles what dead ones left behind."""
+    """The first one alone: it makes keys and secret, and settles the journals of dead gateways."""
     first, *others = processes
     await children.start(first)
     await asyncio.gather(*map(children.start, others))
@@ -135,13 +129,13 @@ def _child(settings: GatewaySettings, slot: ProcessSlot, gate: StartupGate) -> C
         log_path=None,
         is_ready=lambda: gate.is_ready(slot.number),
         ready_timeout_s=READY_S,
-        drain_s=settings.drain_s + STOP_MORE_S,
+        drain_s=settings.drain_s + POST_S,
         needs=frozenset(),
         stdin_data=write_assignment(settings, slot),
     )
 
 
-def _tell_exit(ended: ChildExit) -> None:
+def _log_exit(ended: ChildExit) -> None:
     _log.warning(
         "process_ended",
         name=ended.name,
@@ -158,53 +152,72 @@ class GatewayPorts(NamedTuple):
     peers: tuple[int, ...]
     """Where processes ask each other."""
     metrics: tuple[int, ...]
-    """None where metrics are off."""
+    """Empty if metrics are off."""
 
 
 @contextlib.contextmanager
 def reserved_ports(settings: GatewaySettings) -> Iterator[GatewayPorts]:
-    """All that the processes will listen at. Raises StartupError.
+    """All ports that the processes will listen on. Raises StartupError.
 
-    They are ours as long as this lasts, also while a process is down. A socket that does not listen gets nothing.
+    They stay reserved while a process is down. A bound socket that does not listen gets no connections.
     """
     with contextlib.ExitStack() as stack:
 
-        def hold(host: str, port: int) -> int:
+        def reserve(host: str, port: int) -> int:
             if port:
-                bind(host, port).close()  # another program's shared port is not ours to join
+                bind(host, port).close()  # fails if another program shares this port (SO_REUSEPORT)
             bound = stack.enter_context(contextlib.closing(bind(host, port, shared=True)))
-            return _port_of(bound)
+            number: int = bound.getsockname()[1]
+            return number
 
-        public = hold(settings.host, settings.port)
+        public = reserve(settings.host, settings.port)
         count, first = settings.processes, settings.link_port
-        links = [hold(settings.host, first + at if first is not None else 0) for at in range(count)]
-        peers = [hold(LOOPBACK, 0) for _ in range(count)]
-        yield GatewayPorts(public, tuple(links), tuple(peers), _hold_for_metrics(settings, hold))
+        links = [reserve(settings.host, first + at if first is not None else 0) for at in range(count)]
+        peers = [reserve(LOOPBACK, 0) for _ in range(count)]
+        yield GatewayPorts(public, tuple(links), tuple(peers), _reserve_for_metrics(settings, reserve))
 
 
-def _hold_for_metrics(settings: GatewaySettings, hold: Callable[[str, int], int]) -> tuple[int, ...]:
-    """One for each process: from the port that was named, or from the usual one on, with free ones for those taken."""
+def _reserve_for_metrics(settings: GatewaySettings, reserve: Callable[[str, int], int]) -> tuple[int, ...]:
+    """One for each process: from the configured port on, or from the default one on with free ones for those taken."""
     if not settings.metrics:
         return ()
-    host, named = settings.metrics_host, settings.metrics_port
-    refuse_strangers(host)
+    host, first = settings.metrics_host, settings.metrics_port
+    refuse_public_host(host)
 
-    def usual(at: int) -> int:
+    def default(at: int) -> int:
         try:
-            return hold(host, METRICS_PORT + at)
+            return reserve(host, METRICS_PORT + at)
         except StartupError:
-            return hold(host, 0)
+            return reserve(host, 0)
 
-    if named is None:
-        return tuple(usual(at) for at in range(settings.processes))
-    if named + settings.processes - 1 > PORT_MAX:
-        raise StartupError(f"--metrics-port {named} leaves no {settings.processes} ports. Choose another.")
+    if first is None:
+        return tuple(default(at) for at in range(settings.processes))
+    if first + settings.processes - 1 > PORT_MAX:
+        raise StartupError(f"--metrics-port {first} leaves no {settings.processes} ports. Choose another.")
     try:
-        return tuple(hold(host, named + at if named else 0) for at in range(settings.processes))
+        return tuple(reserve(host, first + at if first else 0) for at in range(settings.processes))
     except StartupError as error:
         raise metrics_port_error(error) from None
 
 
-def _port_of(bound: socket.socket) -> int:
-    port: int = bound.getsockname()[1]
-    return port
+class ProcessAssignment(msgspec.Struct, frozen=True):
+    """What a child gets by a pipe. No file and no environment variable: it contains secrets."""
+
+    settings: dict[str, Any]
+    slot: ProcessSlot
+
+
+def write_assignment(settings: GatewaySettings, slot: ProcessSlot) -> bytes:
+    return msgspec.json.encode(ProcessAssignment(dataclasses.asdict(settings), slot), enc_hook=_encode_path)
+
+
+def read_assignment(data: bytes) -> tuple[GatewaySettings, ProcessSlot]:
+    """Raises StartupError or msgspec.DecodeError."""
+    assignment = msgspec.json.decode(data, type=ProcessAssignment)
+    return build_settings(GatewaySettings, assignment.settings, section="gateway"), assignment.slot
+
+
+def _encode_path(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a setting of type {type(value).__name__} cannot be passed to a process")

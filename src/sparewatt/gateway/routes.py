@@ -1,4 +1,4 @@
-"""Every route of the gateway: the endpoint classes of `api/`, each with the collaborators that it needs."""
+"""Every route of the gateway: the endpoint classes of `api/`, each with the collaborators it needs."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from sparewatt.api.operations.pulse import PulseEndpoints
 from sparewatt.api.responses.responses import CompactionEndpoints, ResponseEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions, id_maker
+from sparewatt.api.responses.submissions import ResponseSubmissions
+from sparewatt.edge.connection_registry import Refusals
 from sparewatt.edge.exchange import InferenceEndpoints
-from sparewatt.edge.middleware import error_boundary, reply_headers
-from sparewatt.edge.proxies import refuse_detours
-from sparewatt.edge.refusals import Refusals
-from sparewatt.edge.request_log import remember_reply, request_log
+from sparewatt.edge.middleware import error_boundary, remember_reply, reply_headers, request_log
+from sparewatt.edge.proxies import refuse_bypass
 from sparewatt.gateway.services import Services
 from sparewatt.inference.responses.shelf import ShelfFactory
 
 
 def endpoint_groups(services: Services) -> list[object]:
-    """Made once: some of them have state, and answer questions of other processes."""
+    """Made once per process: some have state, and answer questions of other processes."""
     return [
         *_inference_groups(services),
         *_network_groups(services),
@@ -98,13 +98,13 @@ def _network_groups(services: Services) -> list[object]:
         NetworkEndpoints(
             states=services.states,
             totals=services.live.totals,
-            public_limiter=services.doors.published,
+            public_limiter=services.public_limits.published,
             clock=clock,
             signup_mode=services.settings.signup_mode,
             has_billing=services.settings.billing,
             is_development=services.settings.development,
         ),
-        HistoryEndpoints(store=database.history, public_limiter=services.doors.published, clock=clock),
+        HistoryEndpoints(store=database.history, public_limiter=services.public_limits.published, clock=clock),
         DryRunEndpoints(inference=services.inference, explanations=services.explanations, books=books, clock=clock),
         MatchEndpoints(explanations=services.explanations),
     ]
@@ -112,7 +112,7 @@ def _network_groups(services: Services) -> list[object]:
 
 def _account_groups(services: Services) -> list[object]:
     people, keys, sessions = services.people, services.key_service, services.sessions
-    limiters, caches = services.doors, AccountCaches(sessions=sessions, keys=keys)
+    limiters, caches = services.public_limits, AccountCaches(sessions=sessions, keys=keys)
     return [
         SessionEndpoints(
             accounts=people,
@@ -153,7 +153,7 @@ def _money_groups(services: Services) -> list[object]:
             payouts=database.payouts,
             settlement=money.settlement,
             on_chain=money.on_chain,
-            public_limiter=services.doors.published,
+            public_limiter=services.public_limits.published,
             clock=clock,
         ),
         LedgerEndpoints(books=database.ledger),
@@ -180,27 +180,23 @@ def _operation_groups(services: Services) -> list[object]:
         HealthEndpoints(rows=services.table, drain=services.drain),
         services.downloads,
         LinkEndpoints(links=services.links),
-        _dashboard(services),
+        DashboardEndpoints(
+            bundle=Bundle(),
+            states=services.states,
+            jobs_running=lambda: services.dispatcher.running + services.peers.totals().jobs,
+        ),
     ]
 
 
-def _dashboard(services: Services) -> DashboardEndpoints:
-    return DashboardEndpoints(
-        bundle=Bundle(),
-        states=services.states,
-        jobs_running=lambda: services.dispatcher.running + services.peers.totals().jobs,
-    )
-
-
 def make_app(services: Services, groups: Sequence[object] | None = None) -> web.Application:
-    """All that aiohttp serves: every route but those that models answer and, with picows, node links."""
+    """What aiohttp serves: every route except those that models answer and, with picows, node links."""
     settings, clock = services.settings, services.clock
     groups = endpoint_groups(services) if groups is None else groups
     dashboard = next(group for group in groups if isinstance(group, DashboardEndpoints))
     boundary = error_boundary(settings.edge, services.counter, clock=clock, rng=services.rng)
     log = [request_log(services.dispatcher.record, clock=clock)] if settings.request_log else []
     app = web.Application(
-        middlewares=[*log, boundary, *refuse_detours(settings.edge), not_found_page(dashboard.home_page)]
+        middlewares=[*log, boundary, *refuse_bypass(settings.edge), not_found_page(dashboard.home_page)]
     )
     app.on_response_prepare.append(reply_headers(clock))
     if settings.request_log:
@@ -212,7 +208,7 @@ def make_app(services: Services, groups: Sequence[object] | None = None) -> web.
 
 
 def make_link_app(services: Services) -> web.Application:
-    """What a process's own link port serves: node links, and nothing else."""
+    """What the link port of a process serves: node links, and nothing else."""
     boundary = error_boundary(services.settings.edge, services.counter, clock=services.clock, rng=services.rng)
     app = web.Application(middlewares=[boundary])
     app.on_response_prepare.append(reply_headers(services.clock))
@@ -222,9 +218,9 @@ def make_link_app(services: Services) -> web.Application:
 
 
 def inference_endpoints(services: Services) -> InferenceEndpoints:
-    """What models answer, served without aiohttp."""
+    """The endpoints that models answer, served without aiohttp."""
     return InferenceEndpoints(
-        READERS,
+        readers=READERS,
         service=services.inference,
         auth=services.auth,
         idempotency=services.idempotency,
@@ -236,4 +232,4 @@ def inference_endpoints(services: Services) -> InferenceEndpoints:
 
 
 def refusals(services: Services) -> Refusals:
-    return Refusals(services.counter, is_logged=services.settings.request_log, rng=services.rng)
+    return Refusals(errors=services.counter, is_logged=services.settings.request_log, rng=services.rng)

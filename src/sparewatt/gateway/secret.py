@@ -1,8 +1,9 @@
-"""The network's secret: given by the operator, or made once and kept in a file that only its owner can read."""
+"""The network's secret: set by the operator, or made once and stored in a file that only its owner can read."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from sparewatt.accounts.custody import SECRET_BYTES, read_secret, read_secret_file
@@ -14,7 +15,7 @@ SECRET_FILE = "secret"  # noqa: S105 (a file's name)
 
 
 def network_secret(settings: GatewaySettings, rng: Rng, *, may_make: bool = True) -> bytes:
-    """Raises StartupError, which never shows it. `may_make`: the network has none yet."""
+    """Raises StartupError, whose text never contains it. `may_make`: the network has none yet."""
     if settings.secret is not None:
         return read_secret(settings.secret)
     path = settings.data.expanduser() / SECRET_FILE
@@ -25,14 +26,14 @@ def network_secret(settings: GatewaySettings, rng: Rng, *, may_make: bool = True
         )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make_unless_there(path, rng.randbytes(SECRET_BYTES).hex())
+        _write_once(path, rng.randbytes(SECRET_BYTES).hex())
         return read_secret_file(path)
     except OSError as error:
-        raise StartupError(f"Cannot keep the network's secret in {path}: {error.strerror}. Set --data.") from None
+        raise StartupError(f"Cannot store the network's secret in {path}: {error.strerror}. Set --data.") from None
 
 
-def _make_unless_there(path: Path, text: str) -> None:
-    """Whole or not at all, and never over one that is there: it would lock every chain key away."""
+def _write_once(path: Path, text: str) -> None:
+    """Atomically, and never over an existing secret: every chain key would be lost."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
@@ -40,13 +41,7 @@ def _make_unless_there(path: Path, text: str) -> None:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
-        _link_unless_there(fresh, path)
+        with suppress(FileExistsError):
+            os.link(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def _link_unless_there(fresh: Path, path: Path) -> None:
-    try:
-        os.link(fresh, path)
-    except FileExistsError:
-        return

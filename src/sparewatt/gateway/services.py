@@ -1,4 +1,4 @@
-"""All parts of one gateway process, put together once at start. Imported by `gateway/` alone.
+"""The composition root: all parts of one gateway process, put together once at start. Imported by `gateway/` alone.
 
 Each part gets its collaborators by constructor, so the order below is the order in which they depend on each other.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import partial
 
 from sparewatt.accounts.account_service import AccountService
@@ -20,9 +20,8 @@ from sparewatt.accounts.public_rate_limits import PublicRateLimiters
 from sparewatt.accounts.rate_limits import RateLimiter
 from sparewatt.accounts.sessions import Sessions
 from sparewatt.api.operations.downloads import Downloads
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import ALONE, PeerClient, ProcessSlot
 from sparewatt.cluster.peers import Peers
-from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackRequest
 from sparewatt.cluster.shared_idempotency import SharedIdempotency
 from sparewatt.core.clock import Clock
@@ -31,10 +30,8 @@ from sparewatt.core.ids import AccountId, NodeId, new_id
 from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.idempotency import Idempotency, IdempotencyCache
-from sparewatt.gateway.accounting import Accounting, PeerCredits, open_accounting
+from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting
 from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url
-from sparewatt.gateway.known_nodes import load_known_nodes
-from sparewatt.gateway.money import make_money_service
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import AdmissionControl
@@ -50,80 +47,214 @@ from sparewatt.inference.metering.service import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService
-from sparewatt.ledger.money_service import MoneyService
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.store.database import Database
 from sparewatt.telemetry.explanations import Explanations
 from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
-from sparewatt.telemetry.loop_lag import LoopLag
-from sparewatt.telemetry.metrics.collector import MetricsCollector
+from sparewatt.telemetry.metrics.collector import LoopLag, MetricsCollector
 from sparewatt.telemetry.metrics.server import MetricsServer
 from sparewatt.telemetry.pulse_counts import PulseCounts
 
-PREFIX_SECRET_BYTES = 32
+REQUEST_SECRET_BYTES = 32
 SHARED_BUDGET_RELOAD_S = 1.0
 """Peers report spending as pending for longer than this, so that it is never left out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Services:
+    """Making them waits for nothing and reads nothing: `assemble` does that."""
+
     settings: GatewaySettings
     database: Database
-    clock: Clock
-    rng: Rng
-    drain: DrainState
-    started_unix_s: float
-    root_url: str
-    """The address that people use, without a slash at its end."""
-    origins: frozenset[str]
-    """Where pages of ours come from, as a browser names it."""
-    handle_secret: bytes
-    """Keys the handles by which strangers know nodes; the same for every gateway of a network."""
-    # accounts
-    keys: KeyRing
-    key_service: KeyService
-    people: AccountService
-    sessions: Sessions
-    doors: PublicRateLimiters
-    tokens: JoinTokens
-    mailer: Mailer | None
-    limits: RateLimiter
-    auth: Authenticator
-    # money
-    money: MoneyService
+    table: NodeTable
     accounting: Accounting | None
     """None on a network without books."""
-    # inference
-    table: NodeTable
-    states: NodeStates
-    links: LinkRegistry
-    admission: AdmissionControl
-    dispatcher: Dispatcher
-    inference: InferenceService
-    responses: ResponseRegistry
-    # telemetry
-    counter: JobCounter
-    loop_lag: LoopLag
-    history: HistoryWriter
-    live: LiveFeed
-    explanations: Explanations
-    pulse: PulseCounts
-    metrics: MetricsServer
-    # the edge, and other processes
-    idempotency: Idempotency
-    downloads: Downloads
-    slot: ProcessSlot
+    people: AccountService
     peer_client: PeerClient
     peers: Peers
-    shared_idempotency: SharedIdempotency
+    clock: Clock
+    rng: Rng
+    secret: InitVar[bytes]
+    """The network's, the same for all its gateways."""
+    node_links: InitVar[dict[NodeId, NodeLink]]
+    port: InitVar[int]
+
+    def __post_init__(self, secret: bytes, node_links: dict[NodeId, NodeLink], port: int) -> None:
+        settings, clock, rng = self.settings, self.clock, self.rng
+        self.slot = self.peer_client.slot
+        self.drain = DrainState()
+        self.started_unix_s = clock.unix_s()
+        self.root_url = own_root_url(settings, port=port)
+        self.origins = own_origins(settings, port=port)
+        self.handle_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest()
+        self.request_secret = bytes.fromhex(self.slot.prompt_secret) or rng.randbytes(REQUEST_SECRET_BYTES)
+        self.health = HealthRules(
+            heartbeat_s=settings.heartbeat_s,
+            suspect_after_missed=settings.suspect_after_missed,
+            offline_after_missed=settings.offline_after_missed,
+        )
+        self._make_accounts()
+        self._make_inference(node_links, own_hosts(settings, port=port, link_port=self.slot.link_port))
+        self._make_telemetry(node_links)
+        cache = IdempotencyCache()
+        self.shared_idempotency = SharedIdempotency(cache=cache, client=self.peer_client, clock=clock, rng=rng)
+        self.idempotency = Idempotency(
+            cache=cache,
+            secret=self.request_secret,
+            clock=clock,
+            peers=self.shared_idempotency if self.slot.others else None,
+        )
+        self.downloads = Downloads(self.root_url)
+
+    def _make_accounts(self) -> None:
+        settings, database, clock, rng, client = self.settings, self.database, self.clock, self.rng, self.peer_client
+        share = self.slot.count
+
+        async def announce_keys() -> None:
+            await client.ask_all(SYNC, EmptyMessage())
+
+        self.keys = KeyRing()
+        self.key_service = KeyService(
+            database,
+            self.keys,
+            rng=rng,
+            check_policy=check_policy,
+            announce=announce_keys if self.slot.others else None,
+        )
+        self.sessions = Sessions(database.accounts, clock=clock, rng=rng)
+        self.public_limits = PublicRateLimiters(
+            signups_per_address_hour=settings.signups_per_address_hour, clock=clock, share=share
+        )
+        self.tokens = JoinTokens(database, rng=rng)
+        mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
+        self.mailer = Mailer(mail_server) if mail_server is not None else None
+        self.limits = RateLimiter(
+            share=share,
+            requests_per_min=settings.requests_per_min,
+            tokens_per_min=settings.tokens_per_min,
+            address_requests_per_min=settings.address_requests_per_min,
+            address_tokens_per_min=settings.address_tokens_per_min,
+        )
+        self.auth = Authenticator(
+            keys=self.keys, sessions=self.sessions, limits=self.limits, origins=self.origins, clock=clock
+        )
+        self.money = make_money_service(settings, database, clock=clock)
+
+    def _make_inference(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
+        settings, table, clock, rng, slot = self.settings, self.table, self.clock, self.rng, self.slot
+        metering = self.accounting.metering if self.accounting is not None else None
+        self.counter = JobCounter(table.has_model, clock=clock)
+        prefixes = PrefixIndex()
+        self.links = LinkRegistry(
+            links,
+            table=table,
+            tokens=self.tokens,
+            hosts=hosts,
+            health=self.health,
+            clock=clock,
+            rng=rng,
+            ports=LinkPorts(slot.link_ports, slot.link_port),
+            receipts=metering.receipts if metering is not None else None,
+            before_sending=self.accounting.journal.flush if self.accounting is not None else None,
+            on_left=prefixes.forget,
+        )
+        self.admission = AdmissionControl(
+            table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
+        )
+        self.dispatcher = Dispatcher(
+            table=table,
+            links=links,
+            health=self.health,
+            rules=DispatchRules(first_token_floor_s=settings.first_token_floor_s, idle_s=settings.idle_s),
+            seed=settings.seed,
+            clock=clock,
+            observer=self.counter,
+            prefixes=prefixes,
+        )
+        self.inference = InferenceService(
+            table=table,
+            admission=self.admission,
+            dispatcher=self.dispatcher,
+            eligibility=Eligibility(table, clock=clock),
+            prices=PriceCaps(table.median_price, clock=clock),
+            metering=metering,
+            network_policy=read_network_policy(settings.route),
+            default_ranking=settings.policy,
+            prefix_secret=self.request_secret,
+            drain=self.drain,
+            rng=rng,
+        )
+        self.responses = ResponseRegistry(share=slot.count)
+
+    def _make_telemetry(self, links: dict[NodeId, NodeLink]) -> None:
+        database, table, clock, counter, peers = self.database, self.table, self.clock, self.counter, self.peers
+        self.states = NodeStates(table, health=self.health, clock=clock, is_elsewhere=peers.has_link)
+        self.live = LiveFeed(
+            states=self.states,
+            dispatcher=self.dispatcher,
+            counter=counter,
+            clock=clock,
+            secret=self.handle_secret,
+            run=new_id("feed", rng=self.rng, n_bytes=5),
+            peers=peers,
+        )
+        self.history = HistoryWriter(
+            counter,
+            table,
+            database.history,
+            database.node_results,
+            clock=clock,
+            counts_uptime=peers.counts_uptime,
+            has_peer_link=peers.has_link,
+        )
+        self.explanations = Explanations(
+            dispatcher=self.dispatcher, table=table, keys=self.keys, database=database, peers=self.peer_client
+        )
+        self.pulse = PulseCounts(
+            dispatcher=self.dispatcher,
+            admission=self.admission,
+            table=table,
+            jobs=counter,
+            peers=self.peer_client,
+            instance=self.live.frames.run,
+        )
+        self.loop_lag = LoopLag(clock=clock)
+        collector = MetricsCollector(
+            table=table,
+            health=self.health,
+            dispatcher=self.dispatcher,
+            admission=self.admission,
+            counter=counter,
+            live=self.live,
+            loop_lag=self.loop_lag,
+            limits=self.limits,
+            power=self.links.power,
+            servers=self.links.servers,
+            links=links,
+            ledger=self.accounting.ledger if self.accounting is not None else None,
+            metering=self.accounting.metering if self.accounting is not None else None,
+            drain=self.drain,
+            by_node=self.settings.metrics_by_node,
+            clock=clock,
+        )
+        self.metrics = MetricsServer(collector=collector, drain=self.drain, ports=self.slot.metrics_ports)
+
+    async def load_known_nodes(self) -> None:
+        """Add nodes that Postgres knows and this process has not seen: offline in the table until they connect."""
+        for node in await self.database.list_nodes():
+            self.links.owners.setdefault(node.id, node.account_id)
+            if node.specs is not None and self.table.get(node.id) is None:
+                self.table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
+                self.table.set_owner(node.id, node.account_id)
+                self.links.names.claim(node.id, node.account_id, node.specs.name)
 
 
 async def assemble(
     settings: GatewaySettings, database: Database, *, port: int, clock: Clock, rng: Rng, slot: ProcessSlot = ALONE
 ) -> Services:
-    """All parts of a gateway, loaded with what Postgres knows. Raises StartupError."""
+    """All parts of a gateway, loaded with what is in Postgres. Raises StartupError."""
     may_make = not await database.accounts.has_secret()
     secret = await asyncio.to_thread(network_secret, settings, rng, may_make=may_make)
     custody = Custody(secret, rng=rng)
@@ -142,22 +273,22 @@ async def assemble(
             send=partial(countersign, links),
             peers=_peer_credits(client, peers) if slot.others else None,
         )
-    services = build(
-        settings,
-        database,
+    services = Services(
+        settings=settings,
+        database=database,
         table=NodeTable(gateways=slot.count),
         accounting=accounting,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
-        links=links,
+        node_links=links,
         port=port,
-        client=client,
+        peer_client=client,
         peers=peers,
         clock=clock,
         rng=rng,
     )
     await services.key_service.sync()
-    await load_known_nodes(database, services.links, services.table)
+    await services.load_known_nodes()
     return services
 
 
@@ -165,192 +296,4 @@ def _peer_credits(client: PeerClient, peers: Peers) -> PeerCredits:
     async def call_in(account: AccountId) -> bool:
         return any(reply.yes for reply in await client.ask_all(GIVE_BACK, GiveBackRequest(account)))
 
-    return PeerCredits(call_in, peers.held, SHARED_BUDGET_RELOAD_S)
-
-
-def build(
-    settings: GatewaySettings,
-    database: Database,
-    *,
-    table: NodeTable,
-    accounting: Accounting | None,
-    people: AccountService,
-    secret: bytes,
-    links: dict[NodeId, NodeLink],
-    port: int,
-    client: PeerClient,
-    peers: Peers,
-    clock: Clock,
-    rng: Rng,
-) -> Services:
-    """Put the parts together; nothing here waits."""
-    slot, drain, started_unix_s = client.slot, DrainState(), clock.unix_s()
-    handle_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest()
-    request_secret = bytes.fromhex(slot.prompt_secret) or rng.randbytes(PREFIX_SECRET_BYTES)
-    origins, root_url = own_origins(settings, port=port), own_root_url(settings, port=port)
-    health = HealthRules(
-        heartbeat_s=settings.heartbeat_s,
-        suspect_after_missed=settings.suspect_after_missed,
-        offline_after_missed=settings.offline_after_missed,
-    )
-
-    # accounts
-    keys, limits = KeyRing(), rate_limits(settings, share=slot.count)
-    sessions = Sessions(database.accounts, clock=clock, rng=rng)
-    mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
-
-    async def announce_keys() -> None:
-        await client.ask_all(SYNC, EmptyMessage())
-
-    # inference
-    counter = JobCounter(table.has_model, clock=clock)
-    prefixes = PrefixIndex()
-    tokens = JoinTokens(database, rng=rng)
-    registry = LinkRegistry(
-        links,
-        table=table,
-        tokens=tokens,
-        hosts=own_hosts(settings, port=port, link_port=slot.link_port),
-        health=health,
-        clock=clock,
-        rng=rng,
-        ports=LinkPorts(slot.link_ports, slot.link_port),
-        receipts=accounting.metering.receipts if accounting is not None else None,
-        before_sending=accounting.journal.flush if accounting is not None else None,
-        on_left=prefixes.forget,
-    )
-    admission = AdmissionControl(table.capacity, clock=clock, rng=rng, on_waited=counter.totals.queue_wait.observe)
-    dispatcher = Dispatcher(
-        table=table,
-        links=links,
-        health=health,
-        rules=DispatchRules(first_token_floor_s=settings.first_token_floor_s, idle_s=settings.idle_s),
-        seed=settings.seed,
-        clock=clock,
-        observer=counter,
-        prefixes=prefixes,
-    )
-    inference = InferenceService(
-        table=table,
-        admission=admission,
-        dispatcher=dispatcher,
-        eligibility=Eligibility(table, clock=clock),
-        prices=PriceCaps(table.median_price, clock=clock),
-        metering=accounting.metering if accounting is not None else None,
-        network_policy=read_network_policy(settings.route),
-        default_ranking=settings.policy,
-        prefix_secret=request_secret,
-        drain=drain,
-        rng=rng,
-    )
-
-    # telemetry
-    states = NodeStates(table, health=health, clock=clock, is_elsewhere=peers.has_link)
-    live = LiveFeed(
-        states=states,
-        dispatcher=dispatcher,
-        counter=counter,
-        clock=clock,
-        secret=handle_secret,
-        run=new_id("feed", rng=rng, n_bytes=5),
-        peers=peers,
-    )
-    loop_lag = LoopLag(clock=clock)
-    collector = MetricsCollector(
-        table=table,
-        health=health,
-        dispatcher=dispatcher,
-        admission=admission,
-        counter=counter,
-        live=live,
-        loop_lag=loop_lag,
-        limits=limits,
-        power=registry.power,
-        servers=registry.servers,
-        links=links,
-        ledger=accounting.ledger if accounting is not None else None,
-        metering=accounting.metering if accounting is not None else None,
-        drain=drain,
-        by_node=settings.metrics_by_node,
-        clock=clock,
-    )
-
-    # the edge, and other processes
-    cache = IdempotencyCache()
-    shared = SharedIdempotency(cache, client, clock=clock, rng=rng)
-    return Services(
-        settings=settings,
-        database=database,
-        clock=clock,
-        rng=rng,
-        drain=drain,
-        started_unix_s=started_unix_s,
-        root_url=root_url,
-        origins=origins,
-        handle_secret=handle_secret,
-        keys=keys,
-        key_service=KeyService(
-            database,
-            keys,
-            rng=rng,
-            validate_policy=check_policy,
-            announce=announce_keys if slot.others else None,
-        ),
-        people=people,
-        sessions=sessions,
-        doors=PublicRateLimiters(
-            signups_per_address_hour=settings.signups_per_address_hour, clock=clock, share=slot.count
-        ),
-        tokens=tokens,
-        mailer=Mailer(mail_server) if mail_server is not None else None,
-        limits=limits,
-        auth=Authenticator(keys, sessions, limits, origins=origins, clock=clock),
-        money=make_money_service(settings, database, clock=clock),
-        accounting=accounting,
-        table=table,
-        states=states,
-        links=registry,
-        admission=admission,
-        dispatcher=dispatcher,
-        inference=inference,
-        responses=ResponseRegistry(share=slot.count),
-        counter=counter,
-        loop_lag=loop_lag,
-        history=HistoryWriter(
-            counter,
-            table,
-            database.history,
-            database.node_results,
-            clock=clock,
-            counts_uptime=peers.counts_uptime,
-            is_elsewhere=peers.has_link,
-        ),
-        live=live,
-        explanations=Explanations(dispatcher=dispatcher, table=table, keys=keys, database=database, peers=client),
-        pulse=PulseCounts(
-            dispatcher=dispatcher,
-            admission=admission,
-            table=table,
-            jobs=counter,
-            peers=client,
-            instance=live.frames.run,
-        ),
-        metrics=MetricsServer(collector, drain=drain, ports=slot.metrics_ports),
-        idempotency=Idempotency(cache, secret=request_secret, clock=clock, peers=shared if slot.others else None),
-        downloads=Downloads(root_url),
-        slot=slot,
-        peer_client=client,
-        peers=peers,
-        shared_idempotency=shared,
-    )
-
-
-def rate_limits(settings: GatewaySettings, *, share: int = 1) -> RateLimiter:
-    """`share`: of how many processes this is one."""
-    return RateLimiter(
-        share=share,
-        requests_per_min=settings.requests_per_min,
-        tokens_per_min=settings.tokens_per_min,
-        address_requests_per_min=settings.address_requests_per_min,
-        address_tokens_per_min=settings.address_tokens_per_min,
-    )
+    return PeerCredits(call_in, peers.pending, SHARED_BUDGET_RELOAD_S)

@@ -1,1 +1,1 @@
-"""What the gateway did. A finished job is counted once; history, metrics, live feed and pulse read that."""
+"""What the gateway did. A finished job is counted once (`job_counter`); history, metrics, feed and pulse are views."""

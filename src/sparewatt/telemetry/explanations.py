@@ -1,13 +1,14 @@
-"""Explanations of past matches: made from the dispatcher's records, found in other processes, and stored for some days.
+"""Explanations of past matches: which nodes were candidates, why one was chosen, and what became of each attempt.
 
-The dispatcher keeps the last matches in memory. An explanation is made when it is asked for, or when it is stored:
-Postgres and the other processes of this gateway have it as JSON, which is passed through as it is.
+The dispatcher has the records of the last matches in memory; a record is put into words when an explanation is
+requested or stored. Other processes of this gateway and Postgres (for some days) return JSON, which is passed through.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -15,18 +16,10 @@ import msgspec
 from msgspec import structs
 
 from sparewatt.accounts.keys import KeyRing
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
-from sparewatt.cluster.questions import (
-    MATCH,
-    MATCHES,
-    MatchesReply,
-    MatchesRequest,
-    MatchReply,
-    MatchRequest,
-)
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
+from sparewatt.cluster.questions import MATCH, MATCHES, MatchesReply, MatchesRequest, MatchReply, MatchRequest
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
-from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX, MATCHES_STORED_AT_ONCE
+from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Reassignment
 from sparewatt.inference.matcher.explain import describe, describe_ranked
@@ -43,6 +36,8 @@ from sparewatt.protocol.api.matches import (
 )
 from sparewatt.store.database import StoredMatch
 
+MATCHES_STORED_AT_ONCE = 100
+"""Explanations written in one go, which takes about 20 ms to put into words."""
 _MATCH_ID = re.compile(r"match_[0-9a-z_]{1,60}")
 
 
@@ -56,26 +51,18 @@ class MatchStore(Protocol):
 
 class OwnedExplanation(NamedTuple):
     account: AccountId | None
-    """Whose request it was; None if its key is not known any more."""
+    """Of the request; None if its key is no longer known."""
     body: bytes
     """A `MatchExplanation` as JSON."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Explanations:
-    def __init__(
-        self,
-        *,
-        dispatcher: Dispatcher,
-        table: NodeTable,
-        keys: KeyRing,
-        database: MatchStore,
-        peers: PeerClient,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._table = table
-        self._keys = keys
-        self._database = database
-        self._peers = peers
+    dispatcher: Dispatcher
+    table: NodeTable
+    keys: KeyRing
+    database: MatchStore
+    peers: PeerClient
 
     def explain(self, record: MatchRecord) -> MatchExplanation:
         decision = structs.asdict(self.explain_decision(record.decision))
@@ -91,50 +78,50 @@ class Explanations:
         )
 
     def explain_decision(self, decision: Decision) -> DecisionExplanation:
-        """Also of a dry run, which has no record."""
+        """A dry run has a decision and no record."""
         nodes = [item.node_id for item in decision.ranked] + [item.node_id for item in decision.rejected]
         return describe(decision, self._rows(nodes))
 
     async def find(self, match_id: str) -> OwnedExplanation | None:
-        """In memory, else in the other processes' memory, else in Postgres, which has some of them for longer."""
-        record = self._dispatcher.record(MatchId(match_id))
+        """From memory, else from the other processes' memory, else from Postgres, which stores some of them longer."""
+        record = self.dispatcher.record(MatchId(match_id))
         if record is not None:
             return self._owned(record.key_id, self._encode(record))
         if not _MATCH_ID.fullmatch(match_id):
             return None
-        for reply in await self._peers.ask_all(MATCH, MatchRequest(match_id)):
+        for reply in await self.peers.ask_all(MATCH, MatchRequest(match_id)):
             if bytes(reply.explanation):
                 return self._owned(KeyId(reply.key_id), bytes(reply.explanation))
-        stored = await self._database.find_match(MatchId(match_id))
+        stored = await self.database.find_match(MatchId(match_id))
         return self._owned(*stored) if stored else None
 
     async def last(self, account: AccountId | None, limit: int) -> list[MatchSummary]:
-        """The last matches of an account over all processes, the latest first. None: of all accounts."""
+        """The last matches of an account (None: of all) over all processes, the latest first."""
         summaries = self._last_here(account, limit)
-        for reply in await self._peers.ask_all(MATCHES, MatchesRequest(account, limit)):
+        for reply in await self.peers.ask_all(MATCHES, MatchesRequest(account, limit)):
             summaries += reply.matches
         summaries.sort(key=lambda summary: -summary.created_at)
         return summaries[:limit]
 
     async def store(self) -> None:
-        """Store some of the explanations that wait, in the background. If that fails, they wait on: nothing is lost."""
-        queue = self._dispatcher.explanations
+        """Store some of the queued explanations. If that fails they are queued again."""
+        queue = self.dispatcher.explanations
         records = queue.take(MATCHES_STORED_AT_ONCE)
         if not records:
             return
         try:
-            await self._database.save_matches([self._stored(record) for record in records])
+            await self.database.save_matches([self._stored(record) for record in records])
         except BaseException:
             queue.return_unstored(records)
             raise
 
-    # for the other processes of this gateway
+    # called by the other processes of this gateway
 
     def handlers(self) -> list[PeerHandler[Any, Any]]:
         return [PeerHandler(MATCH, self.answer_match), PeerHandler(MATCHES, self.answer_matches)]
 
     async def answer_match(self, request: MatchRequest) -> MatchReply:
-        record = self._dispatcher.record(MatchId(request.id))
+        record = self.dispatcher.record(MatchId(request.id))
         return MatchReply(record.key_id, msgspec.Raw(self._encode(record))) if record else MatchReply()
 
     async def answer_matches(self, request: MatchesRequest) -> MatchesReply:
@@ -144,7 +131,7 @@ class Explanations:
     # parts
 
     def _owned(self, key_id: KeyId, body: bytes) -> OwnedExplanation:
-        return OwnedExplanation(self._keys.account_of(key_id), body)
+        return OwnedExplanation(self.keys.account_of(key_id), body)
 
     def _encode(self, record: MatchRecord) -> bytes:
         return msgspec.json.encode(self.explain(record))
@@ -159,8 +146,8 @@ class Explanations:
         )
 
     def _last_here(self, account: AccountId | None, limit: int) -> list[MatchSummary]:
-        account_of = self._keys.account_of
-        records = self._dispatcher.last_records(MATCHES_LOOKED_BACK_MAX)
+        account_of = self.keys.account_of
+        records = self.dispatcher.last_records(MATCHES_LOOKED_BACK_MAX)
         own = (record for record in records if account is None or account_of(record.key_id) == account)
         return [self._summarize(record) for record in islice(own, limit)]
 
@@ -191,8 +178,8 @@ class Explanations:
         return [self._describe_attempt(attempt, is_streamed=record.streamed) for attempt in record.attempts]
 
     def _describe_attempt(self, attempt: AttemptRecord, *, is_streamed: bool) -> MatchAttempt:
-        """An answer in one piece has no first token that was seen: what the record has is the time of its end."""
-        row = self._table.get(attempt.node_id)
+        """Without streaming there is no first token: the record's time is that of the end."""
+        row = self.table.get(attempt.node_id)
         return MatchAttempt(
             node=attempt.node_id,
             name=row.specs.name if row else None,
@@ -203,15 +190,11 @@ class Explanations:
             ended_ms=attempt.ended_ms,
             tokens=attempt.tokens,
             chars=attempt.chars,
-            continued_from=_continuation_of(attempt),
+            continued_from=ContinuationPoint(tokens=attempt.carried_tokens, chars=attempt.carried_chars)
+            if attempt.carried_chars
+            else None,
         )
 
     def _rows(self, nodes: Iterable[NodeId]) -> dict[NodeId, NodeRow]:
-        """Of those that are still known."""
-        return {node_id: row for node_id in nodes if (row := self._table.get(node_id)) is not None}
-
-
-def _continuation_of(attempt: AttemptRecord) -> ContinuationPoint | None:
-    if not attempt.carried_chars:
-        return None
-    return ContinuationPoint(tokens=attempt.carried_tokens, chars=attempt.carried_chars)
+        """Rows of those nodes that are still known."""
+        return {node_id: row for node_id in nodes if (row := self.table.get(node_id)) is not None}

@@ -6,65 +6,59 @@ differs, so that a client does not compute a rate from two sums that cannot be c
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, TypeVar
 
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from msgspec import structs
+
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import COUNTS, Counts, CountsRequest, ModelCounts, NodeCounts
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX, PULSE_NODES_MAX
 from sparewatt.inference.admission.service import AdmissionControl
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.telemetry.job_counter import JobCounter
-from sparewatt.telemetry.job_totals import ModelTotals
+from sparewatt.telemetry.job_counter import JobCounter, ModelTotals
 
+T = TypeVar("T")
 _NO_JOBS = ModelTotals()
 
 
+@dataclass(slots=True, kw_only=True)
 class PulseCounts:
-    def __init__(
-        self,
-        *,
-        dispatcher: Dispatcher,
-        admission: AdmissionControl,
-        table: NodeTable,
-        jobs: JobCounter,
-        peers: PeerClient,
-        instance: str,
-    ) -> None:
-        """`instance`: names this process until it restarts."""
-        self._dispatcher = dispatcher
-        self._admission = admission
-        self._table = table
-        self._jobs = jobs
-        self._peers = peers
-        self._instance = instance
+    dispatcher: Dispatcher
+    admission: AdmissionControl
+    table: NodeTable
+    jobs: JobCounter
+    peers: PeerClient
+    instance: str
+    """Names this process until it restarts."""
 
     def handlers(self) -> list[PeerHandler[Any, Any]]:
         return [PeerHandler(COUNTS, self._answer_counts)]
 
     async def count_all(self, nodes: Sequence[str]) -> Counts:
         """Of all processes of this gateway. `nodes`: ids of the nodes whose work is counted as well."""
-        replies = await self._peers.ask_all(COUNTS, CountsRequest(list(nodes)))
+        replies = await self.peers.ask_all(COUNTS, CountsRequest(list(nodes)))
         return sum_of([self.count_here(nodes), *replies])
 
     def count_here(self, nodes: Iterable[str]) -> Counts:
         """Of this process. Tokens of running jobs count, so that a long answer does not look like a pause."""
-        tokens_by_model, tokens_by_node = self._dispatcher.tokens_in_progress()
-        waiting = self._admission.waiting_by_model()
+        tokens_by_model, tokens_by_node = self.dispatcher.tokens_in_progress()
+        waiting = self.admission.waiting_by_model()
         return Counts(
-            instance=self._instance,
-            running=self._dispatcher.running,
-            waiting=self._admission.waiting,
-            tokens_written=self._dispatcher.tokens,
-            errors=dict(self._jobs.errors),
+            instance=self.instance,
+            running=self.dispatcher.running,
+            waiting=self.admission.waiting,
+            tokens_written=self.dispatcher.tokens,
+            errors=dict(self.jobs.errors),
             models={
                 model: counts_of(
-                    self._jobs.totals.models.get(model, _NO_JOBS),
-                    running=self._table.in_flight(model),
+                    self.jobs.totals.models.get(model, _NO_JOBS),
+                    running=self.table.in_flight(model),
                     waiting=waiting.get(model, 0),
                     tokens_in_progress=tokens_by_model[model],
                 )
@@ -72,19 +66,19 @@ class PulseCounts:
             },
             nodes={
                 row.id: NodeCounts(
-                    tokens=self._jobs.totals.node_tokens.get(row.id, 0) + tokens_by_node[row.id],
+                    tokens=self.jobs.totals.node_tokens.get(row.id, 0) + tokens_by_node[row.id],
                     done=row.jobs_done,
                     failed=row.jobs_failed,
                 )
                 for node in nodes
-                if (row := self._table.get(NodeId(node))) is not None
+                if (row := self.table.get(NodeId(node))) is not None
             },
         )
 
     def _requested_models(self, waiting: Iterable[str]) -> list[str]:
-        """Models with finished jobs, and a bounded number with jobs now: clients can make up any name."""
-        now = [*self._table.models_in_flight(), *waiting]
-        return list(dict.fromkeys([*self._jobs.totals.models, *now[:METRICS_MODELS_MAX]]))
+        """Models with finished jobs, and a bounded number with jobs now: clients can make up names."""
+        now = [*self.table.models_in_flight(), *waiting]
+        return list(dict.fromkeys([*self.jobs.totals.models, *now[:METRICS_MODELS_MAX]]))
 
     async def _answer_counts(self, request: CountsRequest) -> Counts:
         return self.count_here(request.nodes[:PULSE_NODES_MAX])
@@ -106,49 +100,36 @@ NO_COUNTS = counts_of(_NO_JOBS)
 
 
 def sum_of(processes: Sequence[Counts]) -> Counts:
-    if len(processes) == 1:
-        return processes[0]
-    models = dict.fromkeys(model for counts in processes for model in counts.models)
-    nodes = dict.fromkeys(node for counts in processes for node in counts.nodes)
+    instance = "+".join(sorted(counts.instance for counts in processes))
+    return structs.replace(reduce(_add, processes), instance=instance)
+
+
+def _add(one: Counts, other: Counts) -> Counts:
     return Counts(
-        instance="+".join(sorted(counts.instance for counts in processes)),
-        running=sum(counts.running for counts in processes),
-        waiting=sum(counts.waiting for counts in processes),
-        tokens_written=sum(counts.tokens_written for counts in processes),
-        errors=_sum_by_name(counts.errors for counts in processes),
-        models={
-            name: _sum_of_model([counts.models[name] for counts in processes if name in counts.models])
-            for name in models
-        },
-        nodes={
-            name: _sum_of_node([counts.nodes[name] for counts in processes if name in counts.nodes]) for name in nodes
-        },
+        instance="",
+        running=one.running + other.running,
+        waiting=one.waiting + other.waiting,
+        tokens_written=one.tokens_written + other.tokens_written,
+        errors=_merge(one.errors, other.errors, add),
+        models=_merge(one.models, other.models, _add_models),
+        nodes=_merge(one.nodes, other.nodes, _add_nodes),
     )
 
 
-def _sum_of_model(processes: Sequence[ModelCounts]) -> ModelCounts:
+def _add_models(one: ModelCounts, other: ModelCounts) -> ModelCounts:
     return ModelCounts(
-        running=sum(counts.running for counts in processes),
-        waiting=sum(counts.waiting for counts in processes),
-        requests=_sum_by_name(counts.requests for counts in processes),
-        prompt_tokens=sum(counts.prompt_tokens for counts in processes),
-        completion_tokens=sum(counts.completion_tokens for counts in processes),
-        first_token_counts=[
-            sum(bucket) for bucket in zip(*(counts.first_token_counts for counts in processes), strict=True)
-        ],
+        running=one.running + other.running,
+        waiting=one.waiting + other.waiting,
+        requests=_merge(one.requests, other.requests, add),
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        completion_tokens=one.completion_tokens + other.completion_tokens,
+        first_token_counts=list(map(add, one.first_token_counts, other.first_token_counts)),
     )
 
 
-def _sum_of_node(processes: Sequence[NodeCounts]) -> NodeCounts:
-    return NodeCounts(
-        tokens=sum(counts.tokens for counts in processes),
-        done=sum(counts.done for counts in processes),
-        failed=sum(counts.failed for counts in processes),
-    )
+def _add_nodes(one: NodeCounts, other: NodeCounts) -> NodeCounts:
+    return NodeCounts(tokens=one.tokens + other.tokens, done=one.done + other.done, failed=one.failed + other.failed)
 
 
-def _sum_by_name(counted: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for counts in counted:
-        total.update(counts)
-    return dict(total)
+def _merge(one: dict[str, T], other: dict[str, T], add_values: Callable[[T, T], T]) -> dict[str, T]:
+    return one | {name: add_values(one[name], value) if name in one else value for name, value in other.items()}

@@ -13,8 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sparewatt.edge.listener import listen
-from sparewatt.edge.server import serving
+from sparewatt.edge.server import listen, serving
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.picows_sockets import PicowsSocket
 from sparewatt.link.sockets import Socket

@@ -14,7 +14,7 @@ import pytest
 from sparewatt.api.money.statements import STATEMENT_LINES_MAX
 from sparewatt.core.errors import RateLimited, StartupError
 from sparewatt.core.money import Nano
-from sparewatt.gateway.money import make_money_service
+from sparewatt.gateway.accounting import make_money_service
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.ledger import chart
 from sparewatt.store.database import Database
@@ -422,7 +422,7 @@ async def test_what_is_public_is_not_without_end(gateway: Gateway) -> None:
 
 def knock_often(gateway: Gateway) -> None:
     for _ in range(2_000):
-        gateway.services.doors.published.admit(address="127.0.0.1")
+        gateway.services.public_limits.published.admit(address="127.0.0.1")
 
 
 # books

@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from sparewatt.core.rng import seeded
-from sparewatt.edge.connection_registry import ConnectionRegistry
-from sparewatt.edge.listener import listen
-from sparewatt.edge.refusals import Refusals
-from sparewatt.edge.server import serving
+from sparewatt.edge.connection_registry import ConnectionRegistry, Refusals
+from sparewatt.edge.server import listen, serving
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from sparewatt.gateway.services import Services
 from tests.unit.gateway.small_gateway import app_of
@@ -37,4 +35,4 @@ async def served(services: Services) -> AsyncIterator[int]:
 
 def plain_refusals() -> Refusals:
     """For a server that is no gateway: nothing is counted or logged."""
-    return Refusals(None, is_logged=False, rng=seeded(1))
+    return Refusals(errors=None, is_logged=False, rng=seeded(1))

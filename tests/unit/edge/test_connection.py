@@ -1,4 +1,4 @@
-"""The edge on a real socket: what every reply says of who serves, and what broken bodies leave in the log."""
+"""A connection: headers of every reply, broken bodies, fair queueing, and requests that come late in a tick."""
 
 from __future__ import annotations
 
@@ -12,21 +12,15 @@ import pytest
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.inference.chat import read_chat
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import (
-    BODIES_BYTES_MAX,
-    CONNECTIONS_CLOSED_PER_TICK,
-    READ_PER_TICK_BYTES,
-    REQUEST_BODY_BYTES_MAX,
-)
-from sparewatt.edge.connection import Connection
+from sparewatt.core.limits import BODY_FIELDS_MAX, READ_PER_TICK_BYTES, REQUEST_BODY_BYTES_MAX
+from sparewatt.edge.connection import BODIES_BYTES_MAX, Connection
+from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, KnownHead
 from sparewatt.edge.exchange import Endpoint, Exchange
-from sparewatt.edge.known_head import KnownHead
-from sparewatt.edge.request_head import RequestHead
+from sparewatt.edge.http1 import RequestHead
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.matcher.formula import RANKINGS
 from sparewatt.inference.service import RequestOptions
-from sparewatt.protocol.openai.json_complexity import BODY_FIELDS_MAX
-from tests.property.front import QuickRegistry, Socket, Turns, replies_to
+from tests.property.front import QuickRegistry, Socket, Ticks, replies_to
 from tests.unit.edge.served import served
 from tests.unit.gateway.small_gateway import USER, make_services
 
@@ -55,7 +49,7 @@ async def exchange(port: int, sent: bytes) -> bytes:
         (b"this is no HTTP\r\n\r\n", 400),
     ],
 )
-async def test_no_reply_tells_what_the_gateway_is_made_of(sent: bytes, status: int) -> None:
+async def test_no_reply_names_the_gateway_s_libraries(sent: bytes, status: int) -> None:
     async with served(make_services()) as port:
         received = await exchange(port, sent)
     assert received.startswith((b"http/1.1 %d " % status, b"http/1.0 %d " % status))
@@ -65,7 +59,7 @@ async def test_no_reply_tells_what_the_gateway_is_made_of(sent: bytes, status: i
     assert b"strict-transport-security" not in received
 
 
-async def test_who_serves_by_tls_says_that_nothing_else_is_to_be_used() -> None:
+async def test_a_gateway_with_tls_sends_hsts() -> None:
     async with served(make_services(tls_cert=Path("a.crt"), tls_key=Path("a.key"))) as port:
         received = await exchange(port, b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     assert b"\r\nstrict-transport-security: max-age=31536000\r\n" in received
@@ -85,7 +79,7 @@ async def test_a_body_in_a_broken_encoding_is_no_crash(
     assert not any(record.exc_info for record in caplog.records)
 
 
-async def test_what_is_refused_by_its_head_is_counted_logged_and_told_to_pages(
+async def test_a_request_refused_by_its_head_is_counted_logged_and_readable_by_pages(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     services = make_services(request_log=True)
@@ -113,37 +107,37 @@ async def test_a_body_of_very_many_fields_is_refused_before_all_of_it_is_here() 
 UPLOAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
 
 
-def connected(registry: QuickRegistry | None = None) -> tuple[Connection, Socket, Turns]:
-    turns, socket = registry.turns if registry is not None else Turns(), Socket()
-    connection = Connection(registry or QuickRegistry(turns), cast(asyncio.AbstractEventLoop, turns))
+def connected(registry: QuickRegistry | None = None) -> tuple[Connection, Socket, Ticks]:
+    ticks, socket = registry.ticks if registry is not None else Ticks(), Socket()
+    connection = Connection(registry or QuickRegistry(ticks), cast(asyncio.AbstractEventLoop, ticks))
     connection.connection_made(socket)
-    return connection, socket, turns
+    return connection, socket, ticks
 
 
-def connected_late() -> tuple[Connection, Socket, Turns, QuickRegistry]:
-    """When a turn of the loop has gone on for long."""
-    registry = QuickRegistry(Turns())
+def connected_late() -> tuple[Connection, Socket, Ticks, QuickRegistry]:
+    """When a tick of the event loop has gone on for long."""
+    registry = QuickRegistry(Ticks())
     registry.be_late()
     return *connected(registry), registry
 
 
-def test_who_sends_much_at_once_is_read_on_when_others_had_a_turn() -> None:
-    connection, socket, turns = connected()
+def test_a_large_upload_is_read_a_piece_per_tick() -> None:
+    connection, socket, ticks = connected()
     connection.data_received(UPLOAD)
     assert socket.is_reading()
     connection.data_received(bytes(READ_PER_TICK_BYTES))
     assert not socket.is_reading()
-    turns.run()
+    ticks.run()
     assert socket.is_reading()
 
 
-def test_what_was_read_at_once_is_looked_at_piece_by_piece() -> None:
-    connection, socket, turns = connected()
+def test_what_was_read_at_once_is_parsed_piece_by_piece() -> None:
+    connection, socket, ticks = connected()
     connection.data_received((UPLOAD + bytes(3 * READ_PER_TICK_BYTES))[: 3 * READ_PER_TICK_BYTES])
     looked_at = []
     while not socket.is_reading():
         looked_at.append(len(UPLOAD) + connection._requests[0].size_bytes)
-        turns.run_one()
+        ticks.run_one()
     assert looked_at == [READ_PER_TICK_BYTES, 2 * READ_PER_TICK_BYTES]
     assert len(UPLOAD) + connection._requests[0].size_bytes == 3 * READ_PER_TICK_BYTES
     connection.connection_lost(None)
@@ -155,23 +149,23 @@ BROKEN = b"this is no HTTP\r\n\r\n"
 KEYLESS = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
 
 
-def test_a_request_that_comes_late_in_a_turn_is_begun_in_another() -> None:
-    connection, socket, turns, _ = connected_late()
+def test_a_request_that_comes_late_in_a_tick_begins_in_a_later_one() -> None:
+    connection, socket, ticks, _ = connected_late()
     connection.data_received(KEYLESS[:-1])
     assert socket.is_reading()
     connection.data_received(KEYLESS[-1:])
     assert not socket.is_reading()
     assert connection.is_busy
     assert not socket.written
-    turns.run()
+    ticks.run()
     assert socket.written.startswith(b"HTTP/1.1 401 ")
     assert socket.is_reading()
     assert not connection.is_busy
 
 
-def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_address() -> None:
-    turns, answered = Turns(), []
-    registry = QuickRegistry(turns)
+def test_a_known_account_does_not_wait_for_all_requests_of_its_address() -> None:
+    ticks, answered = Ticks(), []
+    registry = QuickRegistry(ticks)
 
     class Noting(Socket):
         def __init__(self, name: str) -> None:
@@ -182,7 +176,7 @@ def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_
             answered.append(self._name)
 
     def late(name: str) -> Connection:
-        connection = Connection(registry, cast(asyncio.AbstractEventLoop, turns))
+        connection = Connection(registry, cast(asyncio.AbstractEventLoop, ticks))
         connection.connection_made(Noting(name))
         return connection
 
@@ -190,7 +184,7 @@ def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_
     for name in ("first", "second", "third"):
         late(name).data_received(KEYLESS)
     customer = late("customer")
-    head = RequestHead(b"POST", b"/v1/chat/completions", "1.1", True, (), {"host": "a"})
+    head = RequestHead(b"POST", b"/v1/chat/completions", "1.1", True, {"host": "a"})
     before, _, after = KEYLESS.removesuffix(b"{}").partition(b"2")
     customer._known = KnownHead(
         before,
@@ -203,26 +197,26 @@ def test_a_customer_who_is_known_does_not_wait_for_all_who_came_before_from_its_
     assert customer._known.body_of(KEYLESS) == b"{}"
     customer.data_received(KEYLESS)
     assert answered == []
-    turns.run()
+    ticks.run()
     assert answered == ["first", "customer", "second", "third"]
 
 
-def test_who_comes_while_others_stand_in_line_stands_in_it_too() -> None:
-    first, socket, turns, registry = connected_late()
+def test_a_request_that_comes_while_others_are_queued_is_queued_too() -> None:
+    first, socket, ticks, registry = connected_late()
     first.data_received(KEYLESS)
     registry.late_requests._end_tick()
     second, other, _ = connected(registry)
     second.data_received(KEYLESS)
     assert not other.written
-    turns.run()
+    ticks.run()
     assert bytes(socket.written[:13]) == bytes(other.written[:13]) == b"HTTP/1.1 401 "
 
 
-def test_a_request_in_line_whose_client_leaves_is_not_begun() -> None:
-    connection, socket, turns, registry = connected_late()
+def test_a_queued_request_whose_client_disconnects_is_not_begun() -> None:
+    connection, socket, ticks, registry = connected_late()
     connection.data_received(KEYLESS)
     connection.connection_lost(None)
-    turns.run()
+    ticks.run()
     assert not socket.written
     assert registry.bodies_bytes == 0
 
@@ -261,26 +255,26 @@ def test_what_is_answered_does_not_depend_on_when_it_came(sent: list[bytes]) -> 
     ],
     ids=["model", "bridged", "encoding", "expectation", "length"],
 )
-def test_a_fault_of_the_head_is_told_rather_than_that_too_much_is_being_read(sent: bytes, status: int) -> None:
-    registry = QuickRegistry(Turns())
+def test_a_fault_of_the_head_is_reported_before_an_overload(sent: bytes, status: int) -> None:
+    registry = QuickRegistry(Ticks())
     registry.bodies_bytes = BODIES_BYTES_MAX + 1
-    connection, socket, turns = connected(registry)
+    connection, socket, ticks = connected(registry)
     connection.data_received(sent)
-    turns.run()
+    ticks.run()
     assert socket.written.startswith(b"HTTP/1.1 %d " % status)
     assert socket.written.count(b"HTTP/1.1 ") == 1
 
 
-def test_of_many_who_leave_at_once_a_few_go_in_each_turn() -> None:
-    first, _, turns = connected()
+def test_of_many_clients_that_disconnect_at_once_a_few_are_closed_per_tick() -> None:
+    first, _, ticks = connected()
     sockets = [Socket() for _ in range(2 * CONNECTIONS_CLOSED_PER_TICK + 1)]
     for socket in sockets:
-        connection = Connection(first._registry, cast(asyncio.AbstractEventLoop, turns))
+        connection = Connection(first._registry, cast(asyncio.AbstractEventLoop, ticks))
         connection.connection_made(socket)
         assert connection.eof_received()
     left = []
     for _ in range(3):
-        turns.run_one()
+        ticks.run_one()
         left.append(sum(socket.is_closing() for socket in sockets))
     assert left == [CONNECTIONS_CLOSED_PER_TICK, 2 * CONNECTIONS_CLOSED_PER_TICK, 2 * CONNECTIONS_CLOSED_PER_TICK + 1]
 

@@ -8,14 +8,12 @@ import pytest
 from aiohttp import web
 
 from sparewatt.core.errors import IdempotencyConflict, IdempotencyMismatch, InvalidField, RateLimited
-from sparewatt.core.limits import (
+from sparewatt.edge.idempotency import (
     IDEMPOTENT_ANSWER_BYTES_MAX,
     IDEMPOTENT_ANSWERS_BYTES_MAX,
     IDEMPOTENT_ANSWERS_MAX,
     IDEMPOTENT_ANSWERS_PER_KEY_MAX,
     IDEMPOTENT_S,
-)
-from sparewatt.edge.idempotency import (
     CachedAnswer,
     Idempotency,
     IdempotencyCache,
@@ -31,13 +29,13 @@ ID: IdempotencyId = ("key_ann", "first")
 DIGEST = b"the request"
 
 
-class Desk:
+class RepeatedRequest:
     """Counts how often an answer was really made, and how often it was asked for again."""
 
     def __init__(self) -> None:
         self.cache = IdempotencyCache()
         self.clock = ManualClock()
-        self._idempotency = Idempotency(self.cache, secret=b"k", clock=self.clock)
+        self._idempotency = Idempotency(cache=self.cache, secret=b"k", clock=self.clock)
         self.made = self.repeats = 0
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
@@ -74,10 +72,10 @@ def body_of(reply: web.StreamResponse) -> object:
 
 
 async def test_the_same_request_again_gets_the_same_answer_and_is_made_once() -> None:
-    desk = Desk()
-    first, again = await desk.ask(), await desk.ask()
-    assert desk.made == 1
-    assert desk.repeats == 1
+    repeated = RepeatedRequest()
+    first, again = await repeated.ask(), await repeated.ask()
+    assert repeated.made == 1
+    assert repeated.repeats == 1
     assert body_of(first) == body_of(again) == b"hello"
     assert again.headers["x-sparewatt-cost"] == "1"
     assert "idempotency-replayed" not in first.headers
@@ -85,106 +83,106 @@ async def test_the_same_request_again_gets_the_same_answer_and_is_made_once() ->
 
 
 async def test_another_request_under_the_same_name_is_refused() -> None:
-    desk = Desk()
-    await desk.ask()
+    repeated = RepeatedRequest()
+    await repeated.ask()
     with pytest.raises(IdempotencyMismatch):
-        await desk.ask(digest=b"another")
-    assert desk.made == 1
+        await repeated.ask(digest=b"another")
+    assert repeated.made == 1
 
 
 async def test_names_of_different_keys_have_nothing_to_do_with_each_other() -> None:
-    desk = Desk()
-    await desk.ask(("key_ann", "x"))
-    await desk.ask(("key_bob", "x"), b"another")
-    assert desk.made == 2
+    repeated = RepeatedRequest()
+    await repeated.ask(("key_ann", "x"))
+    await repeated.ask(("key_bob", "x"), b"another")
+    assert repeated.made == 2
 
 
 async def test_one_that_still_runs_is_waited_for() -> None:
-    desk = Desk()
-    desk.may_go_on.clear()
-    asked = [asyncio.ensure_future(desk.ask()) for _ in range(3)]
+    repeated = RepeatedRequest()
+    repeated.may_go_on.clear()
+    asked = [asyncio.ensure_future(repeated.ask()) for _ in range(3)]
     await asyncio.sleep(0)
-    desk.may_go_on.set()
+    repeated.may_go_on.set()
     assert [body_of(reply) for reply in await asyncio.gather(*asked)] == [b"hello"] * 3
-    assert desk.made == 1
+    assert repeated.made == 1
 
 
-async def test_whoever_waits_takes_over_when_the_first_one_leaves() -> None:
-    desk = Desk()
-    desk.may_go_on.clear()
-    first, second = asyncio.ensure_future(desk.ask()), asyncio.ensure_future(desk.ask())
+async def test_a_waiting_repetition_takes_over_when_the_first_request_is_cancelled() -> None:
+    repeated = RepeatedRequest()
+    repeated.may_go_on.clear()
+    first, second = asyncio.ensure_future(repeated.ask()), asyncio.ensure_future(repeated.ask())
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.sleep(0)
-    desk.may_go_on.set()
+    repeated.may_go_on.set()
     assert body_of(await second) == b"hello"
-    assert desk.made == 2
+    assert repeated.made == 2
 
 
 @pytest.mark.parametrize("reply", [web.Response(status=503), InvalidField("no")], ids=["an error reply", "raised"])
 async def test_what_failed_may_be_tried_again(reply: web.Response | Exception) -> None:
-    desk = Desk()
-    desk.reply = reply
+    repeated = RepeatedRequest()
+    repeated.reply = reply
     for _ in range(2):
         if isinstance(reply, Exception):
             with pytest.raises(InvalidField):
-                await desk.ask()
+                await repeated.ask()
         else:
-            await desk.ask()
-    assert desk.made == 2
-    assert len(desk.cache) == 0
+            await repeated.ask()
+    assert repeated.made == 2
+    assert len(repeated.cache) == 0
 
 
 @pytest.mark.parametrize(
     "reply", [web.StreamResponse(), web.Response(body=bytes(IDEMPOTENT_ANSWER_BYTES_MAX + 1))], ids=["streamed", "long"]
 )
-async def test_what_is_not_kept_is_not_made_twice(reply: web.StreamResponse) -> None:
-    desk = Desk()
-    desk.reply = reply
-    await desk.ask()
+async def test_an_answer_that_is_not_cached_is_not_produced_twice(reply: web.StreamResponse) -> None:
+    repeated = RepeatedRequest()
+    repeated.reply = reply
+    await repeated.ask()
     with pytest.raises(IdempotencyConflict):
-        await desk.ask()
-    assert desk.made == 1
+        await repeated.ask()
+    assert repeated.made == 1
 
 
 async def test_an_answer_is_forgotten_in_time() -> None:
-    desk = Desk()
-    await desk.ask()
-    desk.clock.advance(IDEMPOTENT_S + 1)
-    await desk.ask()
-    assert desk.made == 2
+    repeated = RepeatedRequest()
+    await repeated.ask()
+    repeated.clock.advance(IDEMPOTENT_S + 1)
+    await repeated.ask()
+    assert repeated.made == 2
 
 
 async def test_what_still_runs_is_not_forgotten() -> None:
-    desk = Desk()
-    desk.may_go_on.clear()
-    first = asyncio.ensure_future(desk.ask())
+    repeated = RepeatedRequest()
+    repeated.may_go_on.clear()
+    first = asyncio.ensure_future(repeated.ask())
     await asyncio.sleep(0)
-    desk.clock.advance(IDEMPOTENT_S + 1)
-    second = asyncio.ensure_future(desk.ask())
+    repeated.clock.advance(IDEMPOTENT_S + 1)
+    second = asyncio.ensure_future(repeated.ask())
     await asyncio.sleep(0)
-    desk.may_go_on.set()
+    repeated.may_go_on.set()
     await asyncio.gather(first, second)
-    assert desk.made == 1
+    assert repeated.made == 1
 
 
-async def test_one_that_runs_makes_no_room_and_whoever_waits_for_it_is_answered() -> None:
-    desk = Desk()
-    desk.may_go_on.clear()
-    asked = [asyncio.ensure_future(desk.ask(("key_ann", str(n)))) for n in range(IDEMPOTENT_ANSWERS_PER_KEY_MAX)]
+async def test_a_running_request_is_not_evicted_and_its_repetitions_are_answered() -> None:
+    repeated = RepeatedRequest()
+    repeated.may_go_on.clear()
+    asked = [asyncio.ensure_future(repeated.ask(("key_ann", str(n)))) for n in range(IDEMPOTENT_ANSWERS_PER_KEY_MAX)]
     await asyncio.sleep(0)
     with pytest.raises(RateLimited) as refused:
-        await desk.ask(("key_ann", "one too many"))
+        await repeated.ask(("key_ann", "one too many"))
     assert (refused.value.status, refused.value.code) == (429, "rate_limit_exceeded")
-    again = asyncio.ensure_future(desk.ask(("key_ann", "0")))
+    again = asyncio.ensure_future(repeated.ask(("key_ann", "0")))
     await asyncio.sleep(0)
     assert not again.done()
-    assert (desk.made, desk.repeats) == (IDEMPOTENT_ANSWERS_PER_KEY_MAX, 1)
-    desk.may_go_on.set()
+    assert (repeated.made, repeated.repeats) == (IDEMPOTENT_ANSWERS_PER_KEY_MAX, 1)
+    repeated.may_go_on.set()
     replies = await asyncio.gather(*asked, again)
     assert [body_of(reply) for reply in replies] == [b"hello"] * (IDEMPOTENT_ANSWERS_PER_KEY_MAX + 1)
-    assert desk.made == IDEMPOTENT_ANSWERS_PER_KEY_MAX
-    assert body_of(await desk.ask(("key_ann", "one too many"))) == b"hello", "those that are over make room"
+    assert repeated.made == IDEMPOTENT_ANSWERS_PER_KEY_MAX
+    assert body_of(await repeated.ask(("key_ann", "one too many"))) == b"hello", "those that are over make room"
 
 
 def test_of_all_keys_together_those_that_run_make_no_room_either() -> None:
@@ -237,8 +235,10 @@ def test_a_name_is_short_and_visible(name: str) -> None:
     assert key_of({"idempotency-key": "9f-A_1"}) == "9f-A_1"
 
 
-def test_a_digest_covers_path_body_and_what_else_was_said() -> None:
-    ours, others = (Idempotency(IdempotencyCache(), secret=secret, clock=ManualClock()) for secret in (b"k", b"l"))
+def test_a_digest_covers_path_body_and_options() -> None:
+    ours, others = (
+        Idempotency(cache=IdempotencyCache(), secret=secret, clock=ManualClock()) for secret in (b"k", b"l")
+    )
     same = ours.digest("/a", b"body", "x", "y")
     assert same == ours.digest("/a", b"body", "x", "y")
     assert len({same, others.digest("/a", b"body", "x", "y"), ours.digest("/b", b"body", "x", "y")}) == 3

@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from sparewatt.core.errors import StartupError
 from sparewatt.edge.middleware import error_boundary
-from sparewatt.edge.proxies import client_address, is_trusted, read_networks, refuse_detours
+from sparewatt.edge.proxies import client_address, is_trusted, read_networks, refuse_bypass
 from sparewatt.edge.settings import EdgeSettings
 from tests.unit.gateway.small_gateway import make_services
 
@@ -45,7 +45,7 @@ async def _hello(_: web.Request) -> web.StreamResponse:
 def _client(settings: EdgeSettings) -> TestClient[web.Request, web.Application]:
     services = make_services()
     boundary = error_boundary(settings, services.counter, clock=services.clock, rng=services.rng)
-    app = web.Application(middlewares=[boundary, *refuse_detours(settings)])
+    app = web.Application(middlewares=[boundary, *refuse_bypass(settings)])
     app.add_routes([web.get("/v1/models", _hello), web.get("/healthz", _hello)])
     return TestClient(TestServer(app))
 
@@ -66,7 +66,7 @@ async def test_what_came_to_the_proxy_in_the_clear_is_refused(path: str, headers
         assert status == 200 or "https://gpu.example" in await reply.text()
 
 
-async def test_who_goes_around_the_proxy_is_sent_to_it() -> None:
+async def test_a_client_that_bypasses_the_proxy_is_referred_to_it() -> None:
     settings = EdgeSettings(behind_proxy=True, trusted_proxies="10.9.9.9", public_url="https://gpu.example")
     async with _client(settings) as client:
         assert (await client.get("/v1/models")).status == 403
@@ -74,4 +74,4 @@ async def test_who_goes_around_the_proxy_is_sent_to_it() -> None:
 
 
 def test_without_a_proxy_nothing_stands_in_between() -> None:
-    assert refuse_detours(EdgeSettings()) == []
+    assert refuse_bypass(EdgeSettings()) == []

@@ -12,8 +12,7 @@ import pytest
 from aiohttp import ClientConnectionError, ClientSession, web
 
 from sparewatt.core.errors import StartupError
-from sparewatt.edge.listener import listen
-from sparewatt.edge.server import serving
+from sparewatt.edge.server import listen, serving
 from sparewatt.edge.tls import Certificate
 from tests.certificates import Pair, make_certificate
 from tests.unit.edge.served import plain_refusals
@@ -86,7 +85,7 @@ def test_one_that_cannot_be_used_is_not_taken(pairs: tuple[Pair, Pair], tmp_path
     assert certificate.reload()
 
 
-def test_what_is_no_certificate_is_told_at_the_start(pairs: tuple[Pair, Pair], tmp_path: Path) -> None:
+def test_an_unusable_certificate_is_reported_at_the_start(pairs: tuple[Pair, Pair], tmp_path: Path) -> None:
     live = put(pairs[0], tmp_path)
     with pytest.raises(StartupError, match="No such file"):
         Certificate(tmp_path / "none.crt", live.key)

@@ -19,17 +19,15 @@ from sparewatt.accounts.custody import Custody
 from sparewatt.accounts.keys import hash_secret
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.principal import SCOPES
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import ALONE, PeerClient, ProcessSlot
 from sparewatt.cluster.peers import Peers
-from sparewatt.cluster.process_slot import ALONE, ProcessSlot
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId, new_id
 from sparewatt.core.rng import seeded
-from sparewatt.edge.listener import listen
-from sparewatt.edge.server import serving
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.server import listen, serving
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.accounting import Accounting
 from sparewatt.gateway.routes import endpoint_groups, inference_endpoints, make_app, refusals
-from sparewatt.gateway.services import Services, build
+from sparewatt.gateway.services import Services
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
@@ -174,16 +172,16 @@ def make_services(
     clock, rng = ManualClock(now_s=NOW_S), seeded(1)
     database = database or ListDatabase()
     client = PeerClient(slot)
-    services = build(
-        GatewaySettings(database_url="postgresql://nowhere", seed=1, **UNLIMITED | settings),
-        database,
+    services = Services(
+        settings=GatewaySettings(database_url="postgresql://nowhere", seed=1, **UNLIMITED | settings),
+        database=database,
         table=NodeTable() if table is None else table,
         accounting=accounting,
         people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
         secret=bytes(32),
-        links={} if links is None else links,
+        node_links={} if links is None else links,
         port=1,
-        client=client,
+        peer_client=client,
         peers=Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5)),
         clock=clock,
         rng=rng,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import CLIENT_UNSENT_BYTES_MAX
-from sparewatt.edge.listener import bind, listen
+from sparewatt.edge.server import CLIENT_UNSENT_BYTES_MAX, bind, listen
 from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, refuse_unlinkable, refuse_unsafe
 from sparewatt.gateway.settings import GatewaySettings
 
@@ -125,7 +124,7 @@ def test_processes_that_nodes_can_reach(given: dict[str, Any]) -> None:
     [
         ({"processes": 2, "host": EVERYWHERE, **TLS, **NAMED}, "needs --link-port"),
         ({"processes": 2, "behind_proxy": True, **NAMED}, "needs --link-port"),
-        ({"processes": 3, "link_port": 8482}, "beside port 8484"),
+        ({"processes": 3, "link_port": 8482}, "next to port 8484"),
         ({"processes": 2, "link_port": 65535}, "leaves no 2 ports"),
     ],
 )
@@ -134,7 +133,7 @@ def test_processes_that_nodes_could_not_reach_are_refused(given: dict[str, Any],
         refuse_unlinkable(GatewaySettings(**given))
 
 
-def test_a_port_is_shared_only_by_those_who_want_to() -> None:
+def test_a_port_is_shared_only_by_sockets_that_ask_for_it() -> None:
     with bind("127.0.0.1", 0, shared=True) as first:
         port = first.getsockname()[1]
         bind("127.0.0.1", port, shared=True).close()

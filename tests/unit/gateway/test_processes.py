@@ -1,14 +1,19 @@
-"""The parent of several processes: the ports that it holds, and what it refuses before it starts anything."""
+"""The parent of several processes: reserved ports, refused settings, and the assignment that a child gets."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from sparewatt.cli.gateway.gateway import gateway
+from sparewatt.cluster.peer_rpc import new_slots
 from sparewatt.core.errors import StartupError
-from sparewatt.edge.listener import bind, listen
-from sparewatt.gateway.processes import reserved_ports, run_processes
+from sparewatt.core.rng import seeded
+from sparewatt.edge.server import bind, listen
+from sparewatt.gateway.processes import read_assignment, reserved_ports, run_processes, write_assignment
 from sparewatt.gateway.settings import GatewaySettings
 
 
@@ -35,7 +40,7 @@ def test_metrics_ports_that_were_named_must_be_had() -> None:
         reserved_ports(GatewaySettings(port=0, processes=2, metrics_port=65535)).__enter__()
 
 
-def test_without_metrics_no_port_is_held_for_them() -> None:
+def test_without_metrics_no_port_is_reserved_for_them() -> None:
     with reserved_ports(GatewaySettings(port=0, processes=2, metrics=False)) as ports:
         assert ports.metrics == ()
 
@@ -47,7 +52,7 @@ def test_a_port_that_another_program_has_is_not_joined() -> None:
             pass
 
 
-async def test_what_cannot_work_is_told_before_anything_starts() -> None:
+async def test_unusable_settings_are_reported_before_anything_starts() -> None:
     with pytest.raises(StartupError, match="without TLS"):
         await run_processes(GatewaySettings(host="192.0.2.1", processes=2))
     with pytest.raises(StartupError, match="--link-port"):
@@ -58,3 +63,16 @@ def test_a_process_is_not_for_people_to_start() -> None:
     result = CliRunner().invoke(gateway, ["process"], input="")
     assert isinstance(result.exception, StartupError)
     assert "\n  process" not in CliRunner().invoke(gateway, ["--help"]).output
+
+
+def test_an_assignment_is_the_same_at_the_other_end_of_the_pipe() -> None:
+    settings = GatewaySettings(data=Path("/somewhere"), tls_cert=Path("a.pem"), secret="ab" * 32, port=443)
+    slot = new_slots(link_ports=(1, 2), peer_ports=(3, 4), rng=seeded(1))[1]
+    assert read_assignment(write_assignment(settings, slot)) == (settings, slot)
+
+
+def test_an_invalid_assignment_is_refused() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        read_assignment(b"")
+    with pytest.raises(StartupError):
+        read_assignment(b'{"settings": {"prot": 1}, "slot": {}}')

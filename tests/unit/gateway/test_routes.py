@@ -7,7 +7,7 @@ import pytest
 
 from sparewatt.api.dashboard.status_page import render_status
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
@@ -163,7 +163,7 @@ async def test_a_join_token_needs_the_node_scope() -> None:
 # the status page
 
 
-async def test_the_status_page_escapes_what_nodes_say() -> None:
+async def test_the_status_page_escapes_text_of_nodes() -> None:
     evil = "<script>alert(1)</script>"
     services = make_services(a_table(1, some_specs(a_model(id=evil), region=f"{evil}&\"'")))
     page = render_status(services.states.all(), jobs_running=0)
@@ -230,7 +230,7 @@ async def test_a_chat_in_one_piece_is_passed_on_as_it_is() -> None:
     assert node.body == BODY
 
 
-async def test_of_a_chat_in_one_piece_nobody_is_told_a_first_token() -> None:
+async def test_a_chat_in_one_piece_reports_no_first_token() -> None:
     """Streamed, its explanation has one; in one piece it would be the time of the whole answer."""
     services = make_services()
     node = one_node(services)
@@ -248,7 +248,7 @@ async def test_of_a_chat_in_one_piece_nobody_is_told_a_first_token() -> None:
     assert sum(services.counter.interval.take(["network"])["network", ""].first_token) == 1
 
 
-async def test_a_fault_that_the_model_server_found_is_an_openai_error() -> None:
+async def test_an_error_of_the_model_server_is_an_openai_error() -> None:
     services = make_services()
     node = one_node(services)
     async with running(services) as client:
@@ -297,7 +297,7 @@ async def test_a_client_that_leaves_in_the_middle_stops_the_node_and_is_no_crash
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_a_client_that_takes_nothing_is_given_up(
+async def test_a_client_that_reads_nothing_is_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The job, its place on the node, the connection and what is queued on it are let go."""

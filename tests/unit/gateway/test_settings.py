@@ -9,8 +9,7 @@ from aiohttp import web
 
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import SystemRng
-from sparewatt.edge.context import RequestContext
-from sparewatt.edge.cookies import clear_cookie, cookie_name, set_cookie
+from sparewatt.edge.auth import RequestContext, clear_cookie, cookie_name, set_cookie
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.gateway.addresses import origin_of, own_origins, own_root_url
 from sparewatt.gateway.secret import network_secret
@@ -110,9 +109,10 @@ def test_settings_show_no_secret() -> None:
 )
 def test_only_our_own_proxy_is_trusted_about_addresses(header: str, address: str) -> None:
     def address_from(peer: str, ours: EdgeSettings) -> str:
-        said = {"x-forwarded-for": header}
-        context = RequestContext(ours, id_="req_1", method="GET", path="/", headers=said, peer=peer, began_s=0.0)
-        return context.address
+        headers = {"x-forwarded-for": header}
+        return RequestContext(
+            settings=ours, id="req_1", method="GET", path="/", headers=headers, peer=peer, began_s=0.0
+        ).address
 
     direct, proxied = settings().edge, settings(behind_proxy=True).edge
     assert address_from("10.0.0.2", direct) == "10.0.0.2"

@@ -1,4 +1,4 @@
-"""What nodes made of their jobs, kept in a list."""
+"""A store of node results that is a list."""
 
 from __future__ import annotations
 

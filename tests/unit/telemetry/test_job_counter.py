@@ -11,8 +11,7 @@ from sparewatt.core.ids import KeyId, MatchId, ModelId
 from sparewatt.core.limits import METRICS_MODELS_MAX
 from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, MatchRecord, Outcome
 from sparewatt.inference.matcher.model import Decision, MatchJob
-from sparewatt.telemetry.job_counter import JobCounter
-from sparewatt.telemetry.job_totals import OTHER, JobTotals
+from sparewatt.telemetry.job_counter import CHANGES_KEPT, OTHER, JobCounter, JobTotals, MatchChanges
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.nodes import node_id
 
@@ -131,3 +130,65 @@ def test_models_that_are_gone_make_room_and_nothing_is_lost() -> None:
     served.add("new")
     counter.on_finished(a_record(an_attempt(), model="new"))
     assert "new" in counter.totals.models
+
+
+def jobs_counted(counter: JobCounter) -> int:
+    return sum(sum(totals.ends.values()) for totals in counter.totals.models.values())
+
+
+def changes_of(count: int) -> tuple[MatchChanges, list[MatchRecord]]:
+    changes = MatchChanges()
+    records = [a_record(id=MatchId(f"match_{number}")) for number in range(count)]
+    for record in records:
+        changes.add(record)
+    return changes, records
+
+
+# match changes: readers and their cursors
+
+
+def test_a_reader_gets_what_came_after_its_cursor_and_the_oldest_first() -> None:
+    changes, records = changes_of(5)
+    assert changes.since(0) == (records, 0)
+    assert changes.since(3) == (records[3:], 0)
+
+
+def test_a_reader_that_is_up_to_date_gets_nothing() -> None:
+    changes, _ = changes_of(5)
+    assert changes.since(changes.cursor) == ([], 0)
+    assert MatchChanges().since(0) == ([], 0)
+
+
+def test_what_one_reader_took_is_there_for_another() -> None:
+    changes, records = changes_of(2)
+    first = changes.cursor
+    changes.add(records[0])
+    assert changes.since(first) == ([records[0]], 0)
+    assert changes.since(0) == ([*records, records[0]], 0)
+
+
+def test_a_reader_that_was_away_for_too_long_learns_how_many_it_missed() -> None:
+    changes, records = changes_of(CHANGES_KEPT + 5)
+    assert changes.since(0) == (records[5:], 5)
+    assert changes.since(3) == (records[5:], 2)
+    assert changes.since(5) == (records[5:], 0)
+
+
+def test_a_match_is_read_as_it_is_now() -> None:
+    changes, [record] = changes_of(1)
+    record.outcome = Outcome.CANCELLED
+    [read], _ = changes.since(0)
+    assert read.outcome is Outcome.CANCELLED
+
+
+# what is counted
+
+
+def test_a_job_is_a_change_when_it_begins_and_when_it_ends_and_counts_once() -> None:
+    counter = JobCounter(lambda _: True, clock=ManualClock())
+    record = a_record(an_attempt())
+    counter.on_started(record)
+    assert (counter.changes.cursor, jobs_counted(counter), counter.interval.take(["network"])) == (1, 0, {})
+    counter.on_finished(record)
+    assert (counter.changes.cursor, jobs_counted(counter)) == (2, 1)
+    assert counter.interval.take(["network"])["network", ""].jobs == 1

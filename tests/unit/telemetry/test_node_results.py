@@ -9,10 +9,10 @@ import pytest
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.store.node_results import NodeResultCount
-from sparewatt.telemetry import node_results
+from sparewatt.telemetry.history import interval
+from sparewatt.telemetry.history.interval import NodeResults
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
-from sparewatt.telemetry.node_results import NodeResults
 from sparewatt.testing.clocks import ManualClock
 from sparewatt.trust.reputation import AttemptResult
 from tests.unit.inference.nodes import a_table, node_id
@@ -45,7 +45,7 @@ async def test_what_cannot_be_stored_is_stored_later_and_once() -> None:
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_results, "WAITING_MAX", 1)
+    monkeypatch.setattr(interval, "RESULTS_MAX", 1)
     results = NodeResults()
     for unix_s in (0.0, 86_400.0, 1.0):
         results.add(node_id(1), AttemptResult.DONE, unix_s=unix_s)

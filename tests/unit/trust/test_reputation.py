@@ -12,7 +12,7 @@ from sparewatt.core.ids import KeyId, MatchId
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
-from sparewatt.telemetry.outcomes import result_of
+from sparewatt.telemetry.job_counter import result_of
 from sparewatt.trust.reputation import AttemptResult, DayCount, lower_bound, reputation_of, weight_of
 from tests.unit.inference.nodes import a_job, a_table, node_id, situation
 

@@ -14,8 +14,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.api.query import choice
 from sparewatt.api.responses.streaming import EventStream, send_log
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import CANCEL, CancelReply, CancelRequest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import KeyId

@@ -24,7 +24,6 @@ from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
-from sparewatt.edge.replies import refusal_reply
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, previous_response_gone, require_shelf

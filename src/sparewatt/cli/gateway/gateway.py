@@ -103,7 +103,7 @@ def process() -> None:
     from sparewatt.core.errors import StartupError
     from sparewatt.core.log import log_to_stderr
     from sparewatt.gateway.process import run_gateway
-    from sparewatt.gateway.process_assignment import read_assignment
+    from sparewatt.gateway.processes import read_assignment
     from sparewatt.machine.lifeline import die_with_parent
 
     die_with_parent()

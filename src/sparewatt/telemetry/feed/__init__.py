@@ -1,1 +1,1 @@
-"""The live feed: what changed in the network, twice a second, as strangers may see it."""
+"""The live feed: what changed in the network, twice a second, as much of it as is public."""

@@ -1,7 +1,8 @@
-"""The live feed: twice a second, what changed since the last look, as one frame for everybody who watches.
+"""The live feed: twice a second, what changed since the last frame, as one frame for all viewers.
 
-It reads and is not told: a node that changes ten times between two looks costs one entry, and a gateway whose feed
-nobody watches does next to nothing.
+The feed polls counts and the table of nodes: a node that changes ten times between two frames costs one entry, and a
+feed without viewers next to nothing. Frames are encoded once and stored in a short ring; a viewer is only the number of
+its last frame. One that fell behind the ring gets a snapshot again, so a slow viewer costs no queue and no memory.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET, structs
 
 from sparewatt.cluster.peers import Peers
 from sparewatt.cluster.questions import SharedMatch
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
-from sparewatt.core.limits import FEED_MATCHES_KEPT, FEED_MATCHES_PER_FRAME
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.protocol.api.feed import FeedDelta, FeedMatch, FeedNode, FeedSnapshot, NetworkTotals
-from sparewatt.telemetry.feed.frames import FeedFrame, FrameRing
 from sparewatt.telemetry.feed.places import public_region
 from sparewatt.telemetry.feed.public import (
     STATES,
@@ -36,50 +38,99 @@ from sparewatt.telemetry.feed.public import (
 )
 from sparewatt.telemetry.job_counter import JobCounter
 
-LOOK_S = 0.5
+FEED_FRAMES_KEPT = 60
+"""Half a minute of frames: a browser that lost its connection continues where it was."""
+FEED_MATCHES_KEPT = 50
+"""Matches that a new viewer sees."""
+FEED_MATCHES_PER_FRAME = 40
+"""Matches in one frame; beyond that a person sees only that there are more."""
+FRAME_S = 0.5
 FORGET_OFFLINE_S = 24 * 3600.0
-"""A node that has been gone for longer is not on the map any more."""
+"""A node that has been offline for longer is no longer on the map."""
 RATE_WINDOW_S = 10.0
-STILL_S = 10.0
-"""Where nothing happens, this often a frame shows that the feed is alive."""
+QUIET_FRAME_S = 10.0
+"""If nothing changes, a frame this often shows that the feed is alive."""
+_encode = msgspec.json.Encoder().encode
 
 States = list[tuple[NodeRow, NodeState]]
 ShownMatch = MatchRecord | SharedMatch
 """A match of this process, or of another one."""
 
 
+class FeedFrame(NamedTuple):
+    number: int
+    data: bytes
+    """A server-sent event."""
+
+
+@dataclass(slots=True)
+class FrameRing:
+    run: str
+    """Names this process until it restarts, so that frame numbers of two processes are not mixed up."""
+    number: int = 0
+    snapshot: FeedFrame | None = None
+    """The state after the last frame; None if it was not made yet."""
+    _ring: deque[FeedFrame] = field(default_factory=lambda: deque(maxlen=FEED_FRAMES_KEPT))
+
+    def add(self, body: FeedDelta) -> None:
+        """A change. The snapshot before it is out of date."""
+        self.number += 1
+        self._ring.append(self._frame("delta", body))
+        self.snapshot = None
+
+    def start_over(self) -> None:
+        """Drop all frames, since something may have changed without one: every viewer needs a snapshot."""
+        self.number += 1
+        self._ring.clear()
+        self.snapshot = None
+
+    def add_snapshot(self, body: FeedSnapshot) -> FeedFrame:
+        self.snapshot = self._frame("snapshot", body)
+        return self.snapshot
+
+    def after(self, number: int) -> list[FeedFrame] | None:
+        """The frames after this one; None if the ring no longer has all of them."""
+        if number > self.number or number < self.number - len(self._ring):
+            return None
+        return [frame for frame in self._ring if frame.number > number]
+
+    def number_of(self, last_id: str) -> int | None:
+        """The number in a `Last-Event-ID` of a viewer; None if it is not of this run."""
+        run, _, number = last_id.rpartition("-")
+        return int(number) if run == self.run and number.isascii() and number.isdigit() and len(number) < 18 else None
+
+    def _frame(self, event: str, body: FeedSnapshot | FeedDelta) -> FeedFrame:
+        """JSON has no bare line break, so one `data` line is enough."""
+        head = f"event: {event}\nid: {self.run}-{self.number}\ndata: "
+        return FeedFrame(self.number, head.encode() + _encode(body) + b"\n\n")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class LiveFeed:
-    def __init__(
-        self,
-        *,
-        states: NodeStates,
-        dispatcher: Dispatcher,
-        counter: JobCounter,
-        clock: Clock,
-        secret: bytes,
-        run: str,
-        peers: Peers,
-    ) -> None:
-        """`secret`: keys the handles by which strangers know nodes. `run`: names this process, until it restarts."""
-        self._states = states
-        self._dispatcher = dispatcher
-        self._counter = counter
-        self._clock = clock
-        self._secret = secret
-        self._peers = peers
+    states: NodeStates
+    dispatcher: Dispatcher
+    counter: JobCounter
+    clock: Clock
+    secret: bytes
+    """Keys the public handles of nodes."""
+    run: InitVar[str]
+    """Names this process until it restarts."""
+    peers: Peers
+
+    def __post_init__(self, run: str) -> None:
         self._numbers: dict[NodeId, int] = {}
         self._codes: dict[NodeId, int] = {}
         """The state in which each node was last shown."""
         self._specs: dict[NodeId, object] = {}
         self._tokens: deque[tuple[float, int]] = deque()
-        self._read = counter.changes.cursor
+        self._cursor = self.counter.changes.cursor
         """Up to where matches were shown."""
-        self._elsewhere: dict[MatchId, SharedMatch] = {}
+        self._peer_matches: dict[MatchId, SharedMatch] = {}
         """The last matches of other processes."""
-        self._new_elsewhere: dict[MatchId, SharedMatch] = {}
-        self._passed: dict[int, int] = {}
-        """Up to where another process was told of matches here, by its number; only where somebody watches there."""
-        self._shown: NetworkTotals | None = None
+        self._new_peer_matches: dict[MatchId, SharedMatch] = {}
+        self._peer_cursors: dict[int, int] = {}
+        """Up to where matches were shared with another process, by its number; only while it has viewers."""
+        self._shown_totals: NetworkTotals | None = None
         self._shown_s = 0.0
         self._changed = asyncio.Event()
         self.frames = FrameRing(run)
@@ -87,22 +138,21 @@ class LiveFeed:
 
     # other processes of this gateway
 
-    def on_elsewhere(self, matches: Iterable[SharedMatch]) -> None:
-        """Matches of another process."""
+    def on_peer_matches(self, matches: Iterable[SharedMatch]) -> None:
         for match in matches:
             match_id = MatchId(match.public.id)
-            self._elsewhere[match_id] = match
-            if len(self._elsewhere) > FEED_MATCHES_KEPT:
-                del self._elsewhere[next(iter(self._elsewhere))]
+            self._peer_matches[match_id] = match
+            if len(self._peer_matches) > FEED_MATCHES_KEPT:
+                del self._peer_matches[next(iter(self._peer_matches))]
             if self.viewers:
-                self._new_elsewhere[match_id] = match
+                self._new_peer_matches[match_id] = match
 
-    def pass_on(self, number: int) -> list[SharedMatch]:
-        """What another process shows its viewers of this one: the first time the last matches, then what is new."""
-        cursor, changes = self._passed.get(number), self._counter.changes
-        self._passed[number] = changes.cursor
+    def share(self, number: int) -> list[SharedMatch]:
+        """Matches for the viewers of another process: the last ones first, then what is new."""
+        cursor, changes = self._peer_cursors.get(number), self.counter.changes
+        self._peer_cursors[number] = changes.cursor
         if cursor is None:
-            records = list(self._dispatcher.last_records(FEED_MATCHES_KEPT))[::-1]
+            records = list(self.dispatcher.last_records(FEED_MATCHES_KEPT))[::-1]
         else:
             latest = {record.id: record for record in changes.since(cursor)[0]}
             records = list(latest.values())[:FEED_MATCHES_PER_FRAME]
@@ -110,94 +160,93 @@ class LiveFeed:
             SharedMatch(feed_match(record, []), [attempt.node_id for attempt in record.attempts]) for record in records
         ]
 
-    def stop_passing(self, number: int) -> list[SharedMatch]:
-        """Nobody watches there."""
-        self._passed.pop(number, None)
-        return []
+    def stop_sharing(self, number: int) -> None:
+        """That process has no viewers."""
+        self._peer_cursors.pop(number, None)
 
     # frames
 
-    async def look(self) -> None:
+    async def make_frame(self) -> None:
         """Called twice a second."""
-        now_s = self._clock.now_s()
-        self._tokens.append((now_s, self._dispatcher.tokens))
+        now_s = self.clock.now_s()
+        self._tokens.append((now_s, self.dispatcher.tokens))
         while now_s - self._tokens[0][0] > RATE_WINDOW_S:
             self._tokens.popleft()
         if not self.viewers:
             return
-        states = self._states.all()
+        states = self.states.all()
         added, changed = self._difference(states)
-        matches, left_out = self._new_matches()
+        matches, more_matches = self._new_matches()
         totals = self._totals_of(states)
-        has_news = added or changed or matches or left_out
-        if not has_news and totals == self._shown and now_s - self._shown_s < STILL_S:
+        has_changed = added or changed or matches or more_matches
+        if not has_changed and totals == self._shown_totals and now_s - self._shown_s < QUIET_FRAME_S:
             return
-        self._shown, self._shown_s = totals, now_s
+        self._shown_totals, self._shown_s = totals, now_s
         self.frames.add(
             FeedDelta(
-                at=self._clock.unix_s(),
+                at=self.clock.unix_s(),
                 totals=totals,
                 added=added or UNSET,
                 nodes=changed or UNSET,
                 matches=matches or UNSET,
-                more_matches=left_out or UNSET,
+                more_matches=more_matches or UNSET,
             )
         )
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _new_matches(self) -> tuple[list[FeedMatch], int]:
-        """Those since the last frame, as many as a frame may hold, and how many more there were."""
-        records, missed = self._counter.changes.since(self._read)
-        self._read = self._counter.changes.cursor
-        news: dict[MatchId, ShownMatch] = {record.id: record for record in records}
-        news |= self._new_elsewhere
-        self._new_elsewhere = {}
-        shown = list(news.values())[:FEED_MATCHES_PER_FRAME]
-        return [self._public(match) for match in shown], missed + len(news) - len(shown)
+        """Matches since the last frame, as many as fit into one, and how many more there were."""
+        records, missed = self.counter.changes.since(self._cursor)
+        self._cursor = self.counter.changes.cursor
+        latest: dict[MatchId, ShownMatch] = {record.id: record for record in records}
+        latest |= self._new_peer_matches
+        self._new_peer_matches = {}
+        shown = list(latest.values())[:FEED_MATCHES_PER_FRAME]
+        return [self._public(match) for match in shown], missed + len(latest) - len(shown)
 
     async def wait(self) -> None:
-        """For the next frame, or for the end."""
+        """For the next frame, or until the feed is closed."""
         await self._changed.wait()
 
     def close(self) -> None:
-        """Nobody waits any longer: the gateway stops."""
+        """The gateway stops: end every wait."""
         self._changed.set()
 
     # viewers
 
     def enter(self) -> None:
-        """Somebody watches from now on. What changed before the first viewer came is in the snapshot."""
+        """A viewer more. What changed before the first one is in the snapshot."""
         if not self.viewers:
             self.frames.start_over()
-            self._read = self._counter.changes.cursor
-            self._new_elsewhere = {}
-        self._prepare_snapshot(is_first=not self.viewers)
+            self._cursor = self.counter.changes.cursor
+            self._new_peer_matches = {}
+            self._show_all()
         self.viewers += 1
 
     def leave(self) -> None:
         self.viewers -= 1
 
     def snapshot(self) -> FeedFrame:
-        """Made once for all who need it between two frames. What it shows beyond the last frame, the next repeats."""
-        self._prepare_snapshot(is_first=False)
-        return self.frames.whole
+        """Made once between two frames. What it shows beyond the last frame, the next one repeats."""
+        return self.frames.snapshot or self._make_snapshot(self.states.all())
 
-    # what is shown
+    # content
 
-    def _prepare_snapshot(self, *, is_first: bool) -> None:
-        if self.frames.has_snapshot:
-            return
-        states = self._states.all()
+    def _show_all(self) -> None:
+        """Make the first snapshot, and remember what it shows: the next frame has the difference."""
+        states = self.states.all()
         shown = [(row, state) for row, state in states if self._is_shown(row)]
-        if is_first:
-            self._codes = {row.id: code_of(state) for row, state in shown}
-            self._specs = {row.id: row.specs for row, _ in shown}
-        self.frames.snapshot(
+        self._codes = {row.id: code_of(state) for row, state in shown}
+        self._specs = {row.id: row.specs for row, _ in shown}
+        self._make_snapshot(states)
+
+    def _make_snapshot(self, states: States) -> FeedFrame:
+        return self.frames.add_snapshot(
             FeedSnapshot(
-                at=self._clock.unix_s(),
+                at=self.clock.unix_s(),
                 states=STATES,
-                nodes=[self._feed_node(row, state) for row, state in shown],
+                nodes=[self._feed_node(row, state) for row, state in states if self._is_shown(row)],
                 totals=self._totals_of(states),
                 matches=[self._public(match) for match in self._last_matches()],
             )
@@ -205,24 +254,24 @@ class LiveFeed:
 
     def _last_matches(self) -> list[ShownMatch]:
         """Of all processes, the latest first."""
-        own = list(self._dispatcher.last_records(FEED_MATCHES_KEPT))
-        found: list[ShownMatch] = sorted([*self._elsewhere.values(), *own[::-1]], key=_began_unix_s)
-        return found[-FEED_MATCHES_KEPT:][::-1]
+        own = list(self.dispatcher.last_records(FEED_MATCHES_KEPT))
+        matches: list[ShownMatch] = sorted([*self._peer_matches.values(), *own[::-1]], key=_began_unix_s)
+        return matches[-FEED_MATCHES_KEPT:][::-1]
 
     def totals(self) -> NetworkTotals:
-        """Counts over all nodes, and what they do now."""
-        return self._totals_of(self._states.all())
+        """Counts over all nodes and all processes, at this moment."""
+        return self._totals_of(self.states.all())
 
     def _totals_of(self, states: States) -> NetworkTotals:
         present = [row for row, state in states if state is not NodeState.OFFLINE]
-        elsewhere = self._peers.totals()
+        peers = self.peers.totals()
         return NetworkTotals(
             nodes=Counter(state.value for _, state in states),
             gpus=sum(row.specs.gpu_count for row in present),
             vram_gb=sum(map(vram_gb_of, present)),
-            jobs=self._dispatcher.running + elsewhere.jobs,
-            tokens_per_s=int(digits(round(self.tokens_per_s + elsewhere.tokens_per_s), 2)),
-            first_token_ms=two_digits(_mean_ms([self._counter.first_tokens(), *elsewhere.first_tokens])),
+            jobs=self.dispatcher.running + peers.jobs,
+            tokens_per_s=int(digits(round(self.tokens_per_s + peers.tokens_per_s), 2)),
+            first_token_ms=two_digits(_mean_ms([self.counter.first_tokens(), *peers.first_tokens])),
         )
 
     @property
@@ -233,7 +282,7 @@ class LiveFeed:
         return max(0, after - before) / (now_s - then_s) if now_s > then_s else 0.0
 
     def _difference(self, states: States) -> tuple[list[FeedNode], list[int]]:
-        """Nodes that are new or different, in full; and of the others that changed, number and state in turns."""
+        """New or different nodes in full; of nodes that only changed their state, number and state in alternation."""
         added: list[FeedNode] = []
         changed: list[int] = []
         for row, state in states:
@@ -248,12 +297,12 @@ class LiveFeed:
         return added, changed
 
     def _is_shown(self, row: NodeRow) -> bool:
-        if row.connected or self._peers.has_link(row.id):
+        if row.connected or self.peers.has_link(row.id):
             return True
-        return self._clock.unix_s() - (row.last_seen_unix_s or 0.0) < FORGET_OFFLINE_S
+        return self.clock.unix_s() - (row.last_seen_unix_s or 0.0) < FORGET_OFFLINE_S
 
     def _feed_node(self, row: NodeRow, state: NodeState) -> FeedNode:
-        return feed_node(row, number=self._number(row.id), secret=self._secret, state=state)
+        return feed_node(row, number=self._number(row.id), secret=self.secret, state=state)
 
     def _number(self, node_id: NodeId) -> int:
         return self._numbers.setdefault(node_id, len(self._numbers))
@@ -266,7 +315,7 @@ class LiveFeed:
         return structs.replace(match.public, nodes=[node.number for node in nodes], region=region)
 
     def _public_node(self, node_id: NodeId) -> PublicNode:
-        row = self._states.get(node_id)
+        row = self.states.get(node_id)
         return PublicNode(self._number(node_id), public_region(row.specs.region) if row else None)
 
 
@@ -275,6 +324,6 @@ def _began_unix_s(match: ShownMatch) -> float:
 
 
 def _mean_ms(medians: Sequence[tuple[float | None, int]]) -> float | None:
-    """Of several processes' medians their mean, each by how many it stands for."""
+    """The mean of several processes' medians, weighted by their counts."""
     known = [(ms, count) for ms, count in medians if ms is not None and count]
     return sum(ms * count for ms, count in known) / sum(count for _, count in known) if known else None

@@ -1,6 +1,6 @@
-"""Where on a map a region lies: a point and how far around it a node may be drawn. Data, and nothing finer than that.
+"""Regions on the map: a centre, and a radius within which nodes are drawn. Mostly data.
 
-A node is drawn at a random spot of its region, always the same one; nobody is told where it really stands.
+A node is drawn at a random spot of its region, always the same one. Its real place is never published.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PARTS = {
     ("AP", "northeast"): Region(36.3, 137.5, 300),
     ("AP", "east"): Region(29, 113, 500),
 }
-"""Where a name says which part: `us-east`, `eu-west`."""
+"""Parts of a region, as in `us-east` and `eu-west`."""
 
 _PART = re.compile(r"[A-Za-z]+-(?P<part>[A-Za-z]+)")
 
@@ -73,23 +73,23 @@ REGIONS = _read(_GROUPS) | _read(_COUNTRIES)
 
 
 @lru_cache(maxsize=WORDS_REMEMBERED_MAX)
-def region_of(said: str) -> Region | None:
-    """What a node calls its region, on the map; None if that is no place that we know."""
-    place = place_of(said)
+def region_of(name: str) -> Region | None:
+    """The region that a node names, on the map; None if it is no known place."""
+    place = place_of(name)
     if place is None:
         return None
-    part = _PART.fullmatch(said.strip())
+    part = _PART.fullmatch(name.strip())
     return (part and _PARTS.get((place, part["part"].lower()))) or REGIONS.get(place)
 
 
 UNSAID = "unsaid"
-"""The region of nodes that name none, or nothing that we know."""
+"""The region of nodes that name no known place."""
 
 
 @lru_cache(maxsize=WORDS_REMEMBERED_MAX)
-def public_region(said: str) -> str:
-    """A country, a group of countries or a known part of one: what an owner wrote beyond that may be a street."""
-    place, part = place_of(said), _PART.fullmatch(said.strip())
+def public_region(name: str) -> str:
+    """A country, a group of countries or a known part of one. More of what an owner wrote could be a street."""
+    place, part = place_of(name), _PART.fullmatch(name.strip())
     if place is None:
         return UNSAID
     if part is not None and (place, part["part"].lower()) in _PARTS:
@@ -97,17 +97,17 @@ def public_region(said: str) -> str:
     return place
 
 
-def spot_of(node_id: NodeId, said: str, *, secret: bytes) -> tuple[float, float] | None:
-    """Longitude and latitude of a random spot in the region, the same for a node each time in one network.
+def spot_of(node_id: NodeId, region_name: str, *, secret: bytes) -> tuple[float, float] | None:
+    """Longitude and latitude of a random spot in the region, always the same for a node of one network.
 
-    By the network's secret, as a handle is: else who knows an address could look which handle stands at its spot.
+    Derived from the network's secret, as handles are: else a node id would lead to its spot, and so to its handle.
     """
-    region = region_of(said)
+    region = region_of(region_name)
     if region is None:
         return None
     chance = hashlib.blake2b(node_id.encode(), key=secret[:64], digest_size=8, person=b"sparewatt spot").digest()
-    far = math.sqrt(int.from_bytes(chance[:4], "big") / 2**32) * region.radius_km / _KM_PER_DEGREE
+    distance = math.sqrt(int.from_bytes(chance[:4], "big") / 2**32) * region.radius_km / _KM_PER_DEGREE
     angle = int.from_bytes(chance[4:], "big") / 2**32 * math.tau
-    lat = max(-_LATITUDE_MAX, min(_LATITUDE_MAX, region.lat + far * math.sin(angle)))
-    lon = region.lon + far * math.cos(angle) / math.cos(math.radians(lat))
+    lat = max(-_LATITUDE_MAX, min(_LATITUDE_MAX, region.lat + distance * math.sin(angle)))
+    lon = region.lon + distance * math.cos(angle) / math.cos(math.radians(lat))
     return round((lon + 180) % 360 - 180, 2), round(lat, 2)

@@ -1,13 +1,12 @@
-"""What a stranger may see of a node and of a match: a region and a state, never a name, an address, a size or a price.
+"""What is public of a node and of a match: region and state, never a name, an address, an exact size or a price. Pure.
 
-Pure. A node goes by a handle that does not lead to its address; those who may see more find it in `GET /v1/nodes`.
+A node has a public handle that does not lead to its address. Its owner and operators see more in `GET /v1/nodes`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.ids import NodeId
@@ -23,21 +22,21 @@ NO_GPU = "cpu"
 _HANDLE_BYTES = 6
 _STATE_CODES = {state: code for code, state in enumerate(NodeState)}
 STATES: list[NodeStateName] = [state.value for state in NodeState]
-"""In a frame a state is its place in this list."""
+"""In a frame a state is an index into this list."""
 
 Size = Literal["XS", "S", "M", "L", "XL"]
 _SIZES: tuple[tuple[int, Size], ...] = ((64, "XS"), (512, "S"), (4_096, "M"), (32_768, "L"))
 
 
 def handle_of(node_id: NodeId, *, secret: bytes) -> str:
-    """A node's name for strangers: always the same in one network, and nothing that leads back to its address."""
+    """A node's public name: always the same in one network, and no way back to its address."""
     keyed = hashlib.blake2b(node_id.encode(), key=secret[:64], digest_size=_HANDLE_BYTES, person=b"sparewatt handle")
     return f"n{keyed.hexdigest()}"
 
 
-def may_know_all(row: NodeRow, who: Principal) -> bool:
-    """How busy a node is, when it failed and how warm it runs is its owner's business, and that of operators."""
-    return who.is_operator or (row.owner is not None and row.owner == who.account_id)
+def may_know_all(row: NodeRow, principal: Principal) -> bool:
+    """Load, failures and temperature of a node are for its owner and for operators."""
+    return principal.is_operator or (row.owner is not None and row.owner == principal.account_id)
 
 
 def code_of(state: NodeState) -> int:
@@ -50,7 +49,7 @@ def class_of(row: NodeRow) -> str:
 
 
 def vram_gb_of(row: NodeRow) -> int:
-    """Whole gigabytes, and on a machine without a GPU a power of two: its exact memory would be a fingerprint."""
+    """In whole gigabytes; without a GPU a power of two, since exact memory would be a fingerprint."""
     gb = max(1, round(row.specs.vram_bytes / BYTES_PER_GB))
     return gb if row.specs.gpu_count else 1 << (gb.bit_length() - 1)
 
@@ -64,16 +63,15 @@ def feed_node(row: NodeRow, *, number: int, secret: bytes, state: NodeState) -> 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PublicNode:
-    """How a match's node is known to strangers."""
+class PublicNode(NamedTuple):
+    """A match's node in a frame."""
 
     number: int | None
     region: str | None
 
 
 def feed_match(record: MatchRecord, nodes: list[PublicNode]) -> FeedMatch:
-    """`nodes`: of each attempt."""
+    """`nodes`: one for each attempt."""
     decision = record.decision
     return FeedMatch(
         id=record.id,
@@ -91,7 +89,7 @@ def feed_match(record: MatchRecord, nodes: list[PublicNode]) -> FeedMatch:
 
 
 def size_of(tokens: int) -> Size:
-    """Roughly: how long a prompt was exactly is its author's business."""
+    """A rough size: the exact length of a prompt is private."""
     return next((name for limit, name in _SIZES if tokens <= limit), "XL")
 
 
@@ -100,5 +98,5 @@ def two_digits(ms: float | None) -> int | None:
 
 
 def digits(value: float, count: int) -> float:
-    """So many significant ones: what is exact may be told apart again."""
+    """Rounded to so many significant digits: exact values could identify a job."""
     return float(f"{value:.{count}g}")

@@ -1,1 +1,1 @@
-"""What the network did in the last day and month: counted in memory, kept in Postgres, shown as lines."""
+"""The history of the last day and month: counted in memory, stored in Postgres, published as points."""

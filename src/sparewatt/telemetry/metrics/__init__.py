@@ -1,1 +1,1 @@
-"""What an operator sees of a gateway: counted as it happens, collected on a scrape, written for Prometheus."""
+"""Metrics for Prometheus: collected when a scrape asks for them, served on a port of their own."""

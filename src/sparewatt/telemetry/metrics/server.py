@@ -1,6 +1,6 @@
-"""The second port: `/metrics` for Prometheus, and health for whatever watches the process. Never the public one.
+"""The metrics port: `/metrics` for Prometheus, and health checks for load balancers. Never the public port.
 
-It names no account and no client, and asks for no key: so it listens only where no strangers are.
+It needs no key and shows no account or client. It listens on addresses of this machine or a private network only.
 """
 
 from __future__ import annotations
@@ -9,31 +9,32 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
-import msgspec
 from aiohttp import web
 
 from sparewatt.core.drain import DrainState
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Logger
+from sparewatt.edge.bodies import json_reply
 from sparewatt.telemetry.metrics.collector import MetricsCollector
-from sparewatt.telemetry.metrics.exposition import CONTENT_TYPE
+from sparewatt.telemetry.metrics.prometheus import CONTENT_TYPE
 
 _log = Logger("sparewatt.gateway")
 METRICS_PORT = 9484
 SHUTDOWN_S = 1.0
 
 
+@dataclass(slots=True, kw_only=True)
 class MetricsServer:
-    def __init__(self, collector: MetricsCollector, *, drain: DrainState, ports: Sequence[int] = ()) -> None:
-        """`ports`: where each process of a gateway of several exposes its metrics."""
-        self._collector = collector
-        self._drain = drain
-        self._ports = ports
+    collector: MetricsCollector
+    drain: DrainState
+    ports: Sequence[int] = ()
+    """One for each process, if the gateway has several."""
 
     @asynccontextmanager
     async def listening(self, listener: socket.socket | None) -> AsyncIterator[None]:
-        """Serve on a socket that is bound already, also while the gateway drains. Without one, do nothing."""
+        """Serve on a bound socket, also while the gateway drains. Without a socket, do nothing."""
         if listener is None:
             yield
             return
@@ -49,42 +50,34 @@ class MetricsServer:
 
     def app(self) -> web.Application:
         app = web.Application()
-        app.add_routes(
-            [
-                web.get("/metrics", self._show_metrics),
-                web.get("/metrics/targets", self._list_targets),
-                web.get("/healthz", self._show_health),
-                web.get("/readyz", self._show_readiness),
-            ]
-        )
+        app.router.add_get("/metrics", self._show_metrics)
+        app.router.add_get("/metrics/targets", self._list_targets)
+        app.router.add_get("/healthz", self._show_health)
+        app.router.add_get("/readyz", self._show_readiness)
         return app
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=await self._collector.page(), headers={"content-type": CONTENT_TYPE})
+        return web.Response(body=await self.collector.page(), headers={"content-type": CONTENT_TYPE})
 
     async def _list_targets(self, request: web.Request) -> web.Response:
-        """What to scrape, for Prometheus' HTTP service discovery: every process, at this address."""
+        """The targets of Prometheus' HTTP service discovery: every process, at this address."""
         transport = request.transport
         host, port = transport.get_extra_info("sockname")[:2] if transport is not None else ("127.0.0.1", METRICS_PORT)
         name = f"[{host}]" if ":" in host else host
-        targets = [f"{name}:{each}" for each in self._ports or (port,)]
-        return _json([{"targets": targets, "labels": {"__meta_sparewatt_role": "gateway"}}])
+        targets = [f"{name}:{each}" for each in self.ports or (port,)]
+        return json_reply([{"targets": targets, "labels": {"__meta_sparewatt_role": "gateway"}}])
 
     async def _show_health(self, _: web.Request) -> web.Response:
-        return _json({"status": "ok"})
+        return json_reply({"status": "ok"})
 
     async def _show_readiness(self, _: web.Request) -> web.Response:
-        """503 once it drains: a load balancer then sends it nothing more."""
-        is_draining = self._drain.is_draining
-        return _json({"status": "stopping" if is_draining else "ready"}, status=503 if is_draining else 200)
+        """503 while it drains, so that a load balancer sends no more requests."""
+        is_draining = self.drain.is_draining
+        return json_reply({"status": "stopping" if is_draining else "ready"}, status=503 if is_draining else 200)
 
 
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
-
-
-def refuse_strangers(host: str) -> None:
-    """The port can be read by anybody who reaches it, in the clear. Raises StartupError."""
+def refuse_public_host(host: str) -> None:
+    """The port has no authentication and no TLS. Raises StartupError for an address that strangers could reach."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

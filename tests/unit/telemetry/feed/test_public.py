@@ -44,7 +44,7 @@ def test_two_nodes_of_a_region_stand_apart() -> None:
     assert len({spot_of(node_id(number), "DE", secret=SECRET) for number in range(50)}) > 45
 
 
-def test_who_knows_an_address_does_not_find_its_spot_without_the_network_s_secret() -> None:
+def test_a_spot_cannot_be_derived_from_an_address_without_the_secret() -> None:
     spots = {spot_of(node_id(1), "DE", secret=bytes([number]) * 32) for number in range(50)}
     assert len(spots) > 45
     shown = [feed_node(a_row(1), number=0, secret=secret, state=NodeState.ONLINE) for secret in (SECRET, b"t" * 32)]
@@ -57,7 +57,7 @@ def test_a_region_that_is_no_place_has_no_spot(said: str, is_known: bool) -> Non
     assert (spot_of(node_id(1), said, secret=SECRET) is not None) is is_known
 
 
-def test_a_stranger_is_told_no_more_of_a_place_than_its_country_or_a_known_part() -> None:
+def test_no_more_of_a_place_is_public_than_its_country_or_a_known_part() -> None:
     said = ("eu-west", "US-East", "DE", "de-berlin", "Main Street 5, Springfield", "local", "eu-west-2")
     assert [public_region(one) for one in said] == ["eu-west", "us-east", "DE", "DE", "unsaid", "unsaid", "unsaid"]
 

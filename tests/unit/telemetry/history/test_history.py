@@ -9,20 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.cluster.peer_client import PeerClient
+from sparewatt.cluster.peer_rpc import PeerClient, ProcessSlot
 from sparewatt.cluster.peers import Peers, PeerState
-from sparewatt.cluster.process_slot import ProcessSlot
 from sparewatt.cluster.questions import NewsReply
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.core.limits import HISTORY_NAMES_MAX
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
 from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow, HistoryStore
-from sparewatt.telemetry.history.buckets import bucket_of, empty, percentile, total_of
-from sparewatt.telemetry.history.interval import IntervalFigures
-from sparewatt.telemetry.history.points import CROWD, describe_figures
+from sparewatt.telemetry.history.interval import (
+    HISTORY_NAMES_MAX,
+    IntervalFigures,
+    bucket_of,
+    empty,
+    percentile,
+)
+from sparewatt.telemetry.history.points import JOBS_FOR_A_SUM_MIN, describe_figures
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.testing.clocks import ManualClock
@@ -64,10 +67,9 @@ def test_a_percentile_lies_within_a_bucket_of_the_true_one(values: list[float], 
     assert true / 1.34 <= found <= after * 1.34
 
 
-def test_nothing_has_no_percentile_and_sums_take_shorter_lists() -> None:
+def test_nothing_has_no_percentile() -> None:
     assert percentile(empty(), 0.5) is None
     assert percentile([], 0.5) is None
-    assert total_of([[1, 2], [1]])[:2] == [2, 2]
 
 
 def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
@@ -81,8 +83,8 @@ def test_a_job_counts_for_the_network_its_model_and_its_node() -> None:
     assert interval.take(["network"]) == {}
 
 
-@given(jobs=st.integers(1, CROWD - 1), tokens=st.integers(0, 10**6))
-def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
+@given(jobs=st.integers(1, JOBS_FOR_A_SUM_MIN - 1), tokens=st.integers(0, 10**6))
+def test_tokens_of_few_jobs_are_not_published(jobs: int, tokens: int) -> None:
     shown = describe_figures(HistoryCounts(jobs=jobs, tokens=tokens), step_s=60)
     assert (shown.jobs, shown.tokens, shown.tokens_per_s) == (jobs, None, None)
 
@@ -97,12 +99,12 @@ def test_what_few_jobs_wrote_is_not_told(jobs: int, tokens: int) -> None:
         (5, 237, 250, 4.2),
     ],
 )
-def test_what_many_wrote_is_told_roughly(jobs: int, tokens: int, shown: int, per_s: float) -> None:
+def test_tokens_of_many_jobs_are_published_roughly(jobs: int, tokens: int, shown: int, per_s: float) -> None:
     told = describe_figures(HistoryCounts(jobs=jobs, tokens=tokens), step_s=60)
     assert (told.tokens, told.tokens_per_s) == (shown, per_s)
 
 
-def test_an_answer_in_one_piece_tells_neither_a_first_token_nor_a_speed() -> None:
+def test_an_answer_in_one_piece_has_neither_a_first_token_nor_a_speed() -> None:
     """All of it comes at once: its first token would be as late as its last, and its speed without end."""
     record = a_record(streamed=False)
     record.attempts[0].first_token_ms = 1099.0
@@ -154,7 +156,7 @@ def test_what_one_s_own_policy_rules_out_is_no_failure_of_the_network(
     assert (figures.jobs, figures.failed) == (1, failed)
 
 
-async def test_a_policy_that_lets_nobody_through_does_not_lower_the_success_rate() -> None:
+async def test_a_policy_that_bars_every_node_does_not_lower_the_success_rate() -> None:
     services = make_services(a_table(2))
     async with running(services) as client:
         body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "provider": {"region": ["JP"]}}
@@ -169,14 +171,14 @@ def test_a_reply_that_broke_off_is_an_error_of_its_code() -> None:
     assert counter.interval.take(["error"])["error", "job_failed"].jobs == 1
 
 
-def test_a_liar_with_many_names_does_not_fill_the_memory() -> None:
+def test_made_up_names_do_not_fill_the_memory() -> None:
     counter = a_counter()
     for number in range(2 * HISTORY_NAMES_MAX):
         counter.count_error(f"code_{number}")
     assert len(counter.interval.take(["error"])) == HISTORY_NAMES_MAX
 
 
-def test_who_is_away_counts_as_known_and_not_as_up() -> None:
+def test_a_node_that_is_away_counts_as_known_and_not_as_up() -> None:
     table, interval = a_table(2), IntervalFigures()
     table.disconnect(node_id(2), unix_s=1_000.0)
     interval.add_uptime(table, passed_s=10.0, unix_s=1_010.0)
@@ -186,7 +188,7 @@ def test_who_is_away_counts_as_known_and_not_as_up() -> None:
     assert (taken["network", ""].nodes, taken["model", MODEL].up_s) == (1, 10.0)
 
 
-def test_lines_tell_no_more_of_a_machine_s_memory_than_the_feed() -> None:
+def test_the_history_shows_no_more_of_a_machine_s_memory_than_the_feed() -> None:
     table = a_table(1, some_specs(gpu="cpu", gpu_count=0, vram_bytes=23_456_789_012))
     interval = IntervalFigures()
     interval.add_uptime(table, passed_s=10.0, unix_s=0.0)
@@ -194,7 +196,7 @@ def test_lines_tell_no_more_of_a_machine_s_memory_than_the_feed() -> None:
     assert shown.vram_gb == make_services(table).live.totals().vram_gb == 16
 
 
-def test_who_left_long_ago_is_not_counted_as_down_for_ever() -> None:
+def test_a_node_that_left_long_ago_is_not_counted_as_down_for_ever() -> None:
     table, interval = a_table(1), IntervalFigures()
     table.disconnect(node_id(1), unix_s=0.0)
     interval.add_uptime(table, passed_s=10.0, unix_s=30 * 86_400.0)
@@ -251,7 +253,7 @@ async def test_errors_of_requests_for_an_answer_are_counted_by_code() -> None:
     }
 
 
-async def test_lines_are_for_everybody_in_json_and_csv() -> None:
+async def test_the_history_is_public_in_json_and_csv() -> None:
     database = ListDatabase()
     database.history = Stubborn()
     services = make_services(a_table(1), database=database)
@@ -287,5 +289,5 @@ async def test_time_is_counted_by_one_process_and_jobs_by_each() -> None:
 async def test_a_node_with_a_link_to_another_process_is_up() -> None:
     interval, table = IntervalFigures(), a_table(1)
     table.disconnect(node_id(1), unix_s=0.0)
-    interval.add_uptime(table, passed_s=10.0, unix_s=1.0, is_elsewhere=lambda node: node == node_id(1))
+    interval.add_uptime(table, passed_s=10.0, unix_s=1.0, has_peer_link=lambda node: node == node_id(1))
     assert interval.take(["node"])["node", node_id(1)].up_s == 10.0

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import METRICS_MODELS_MAX, METRICS_NODES_MAX
+from sparewatt.core.limits import METRICS_MODELS_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.link.node_report import GpuReading, NodeLoad, Sensors, ServerMetrics
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.collector import MetricsCollector
-from sparewatt.telemetry.metrics.exposition import render
-from sparewatt.telemetry.metrics.job_metrics import largest
-from sparewatt.telemetry.metrics.model import Family
-from sparewatt.telemetry.metrics.node_metrics import chosen
+from sparewatt.telemetry.metrics.node_metrics import METRICS_NODES_MAX, largest, shown_nodes
+from sparewatt.telemetry.metrics.prometheus import Metric
 from tests.unit.gateway.small_gateway import make_services
 from tests.unit.inference.nodes import MODEL, a_table, node_id, some_specs
 from tests.unit.telemetry.metrics.scraped import Scraped, read
@@ -32,7 +29,7 @@ def services_of(nodes: int = 2, *, by_node: bool = False) -> Services:
 
 
 def collector_of(services: Services) -> MetricsCollector:
-    return services.metrics._collector
+    return services.metrics.collector
 
 
 async def scrape(services: Services) -> Scraped:
@@ -40,10 +37,11 @@ async def scrape(services: Services) -> Scraped:
 
 
 async def test_every_family_is_one_of_the_table_and_is_explained() -> None:
-    known = {metric.name: metric.kind for metric in names.ALL}
-    assert len(known) == len(names.ALL)
-    told = PAGE.read_text()
-    assert [name for name in known if f"`{name}" not in told] == []
+    metrics = [value for value in vars(names).values() if isinstance(value, Metric)]
+    known: dict[str, str] = {metric.name: metric.kind for metric in metrics}
+    assert len(known) == len(metrics)
+    documented = PAGE.read_text()
+    assert [name for name in known if f"`{name}" not in documented] == []
     services = services_of(by_node=True)
     services.counter.on_finished(a_record(an_attempt()))
     assert (await scrape(services)).kinds.items() <= known.items()
@@ -83,12 +81,12 @@ async def test_counts_outlive_what_is_stored_of_them() -> None:
     assert found.value("sparewatt_request_errors_total", code="no_capacity") == 1
 
 
-async def test_nodes_are_told_one_by_one_only_where_that_is_wanted() -> None:
+async def test_nodes_have_metrics_of_their_own_only_where_that_is_set() -> None:
     assert not [name for name in (await scrape(services_of())).kinds if name.startswith("sparewatt_node_")]
     assert (await scrape(services_of(by_node=True))).labels("sparewatt_node_up", "node") == {node_id(1), node_id(2)}
 
 
-async def test_a_node_is_told_with_its_sensors_and_its_server() -> None:
+async def test_a_node_s_metrics_include_its_sensors_and_its_server() -> None:
     services = services_of(by_node=True)
     gpus = (GpuReading(power_watts=300.0, temperature_c=70.0, utilisation=0.9), GpuReading())
     load = NodeLoad(running=3, queued=1, kv_used=0.5, sensors=Sensors(power_watts=350.0, gpus=gpus), server=SERVER)
@@ -133,18 +131,12 @@ def test_of_very_many_models_the_rest_is_one() -> None:
     assert largest({"other": 1, "m": 2}) == {"other": 1, "m": 2}
 
 
-def test_of_very_many_nodes_those_that_are_there_are_told() -> None:
+def test_of_very_many_nodes_connected_ones_have_metrics() -> None:
     away = [NodeRow(NodeId(f"0x{at}"), some_specs(), index=at) for at in range(METRICS_NODES_MAX)]
     here = [NodeRow(NodeId(f"here{at}"), some_specs(), index=10_000 + at, connected=True) for at in range(3)]
-    found = chosen([*away, *here])
+    found = shown_nodes([*away, *here])
     assert len(found) == METRICS_NODES_MAX
     assert list(found[:3]) == here
-
-
-async def test_figures_can_be_sent_from_one_process_to_another() -> None:
-    families = await collector_of(services_of(by_node=True)).collect()
-    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(families), type=list[Family])
-    assert render(sent) == render(families)
 
 
 @pytest.mark.parametrize("stopping", [False, True])

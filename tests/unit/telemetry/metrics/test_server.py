@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from sparewatt.cluster.process_slot import ProcessSlot
+from sparewatt.cluster.peer_rpc import ProcessSlot
 from sparewatt.core.errors import StartupError
-from sparewatt.gateway import metrics_port
-from sparewatt.gateway.metrics_port import open_metrics_socket
+from sparewatt.gateway import process
+from sparewatt.gateway.process import open_metrics_socket
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.telemetry.loop_lag import EVERY_S, LoopLag
+from sparewatt.telemetry.metrics.collector import LAG_PROBE_S, LoopLag
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, bearer, make_services, running
 from tests.unit.telemetry.metrics.scraped import read
@@ -35,7 +35,7 @@ def port_of(settings: GatewaySettings) -> int:
         return int(found.getsockname()[1])
 
 
-async def test_it_answers_prometheus_and_whoever_watches() -> None:
+async def test_the_port_serves_prometheus_and_health_checks() -> None:
     services = make_services()
     async with TestClient(TestServer(services.metrics.app())) as client:
         reply = await client.get("/metrics")
@@ -70,14 +70,14 @@ def test_a_port_that_is_named_must_be_had() -> None:
 
 def test_a_second_network_takes_another_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with taken_port() as port:
-        monkeypatch.setattr(metrics_port, "METRICS_PORT", port)
+        monkeypatch.setattr(process, "METRICS_PORT", port)
         assert port_of(GatewaySettings()) not in {0, port}
 
 
 def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with taken_port() as port:
         pass
-    monkeypatch.setattr(metrics_port, "METRICS_PORT", port)
+    monkeypatch.setattr(process, "METRICS_PORT", port)
     assert port_of(GatewaySettings()) == port
 
 
@@ -95,6 +95,6 @@ def test_how_late_timers_ring_is_counted() -> None:
     clock = ManualClock(now_s=0.0)
     lag = LoopLag(clock=clock)
     lag.watch()
-    clock.advance(4 * EVERY_S)
+    clock.advance(4 * LAG_PROBE_S)
     assert sum(lag.histogram.counts) == 4
     assert lag.histogram.total == pytest.approx(0.0)

@@ -1,4 +1,4 @@
-"""A head that came before is known again only if it is the same, to the byte, but for the length of the body."""
+"""Known heads: a head is known only if it is the same byte for byte, except for the length of the body."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from sparewatt.accounts.principal import principal_from_key
 from sparewatt.api.inference.chat import PATH, read_chat
 from sparewatt.edge.connection import Connection
+from sparewatt.edge.connection_registry import KnownHead, KnownHeads, known_head
 from sparewatt.edge.exchange import Endpoint, Exchange
-from sparewatt.edge.known_head import KnownHead, KnownHeads, known_head
-from sparewatt.edge.request_head import RequestHead
-from tests.property.front import QuickRegistry, Turns
+from sparewatt.edge.http1 import RequestHead
+from tests.property.front import QuickRegistry, Ticks
 from tests.unit.gateway.small_gateway import bearer, key_row
 
 START = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: "
@@ -22,17 +22,17 @@ REST = b"\r\nAuthorization: Bearer k\r\n\r\n"
 
 def known(data: bytes = START + b"4" + REST + b"body", *, also: str | None = None) -> KnownHead | None:
     headers = {"host": "a"} | bearer() | ({also: "x"} if also else {})
-    head = RequestHead(b"POST", PATH.encode(), "1.1", True, (), headers)
+    head = RequestHead(b"POST", PATH.encode(), "1.1", True, headers)
     return known_head(data, head, entered(head))
 
 
 def entered(head: RequestHead) -> Exchange:
     """Whose sender was identified."""
-    turns = Turns()
-    registry = QuickRegistry(turns)
+    ticks = Ticks()
+    registry = QuickRegistry(ticks)
     assert registry.inference is not None
-    connection = Connection(registry, cast(asyncio.AbstractEventLoop, turns))
-    exchange = registry.inference.exchange(connection, head, Endpoint(PATH, read_chat))
+    connection = Connection(registry, cast(asyncio.AbstractEventLoop, ticks))
+    exchange = Exchange(registry.inference, connection, head, Endpoint(PATH, read_chat))
     assert exchange.enter()
     return exchange
 
@@ -70,7 +70,7 @@ def test_the_same_head_with_another_length() -> None:
         START[:-2],
     ],
 )
-def test_whatever_differs_goes_through_the_parser(data: bytes) -> None:
+def test_a_head_that_differs_goes_through_the_parser(data: bytes) -> None:
     assert body_of(data) is None
 
 
@@ -89,7 +89,7 @@ def test_a_request_without_a_length_is_not_remembered() -> None:
     assert known(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n\r\n") is None
 
 
-def test_connections_that_say_the_same_share_what_is_known() -> None:
+def test_connections_with_the_same_head_share_it() -> None:
     heads, first, second = KnownHeads(), known(), known()
     assert first is not None
     assert second is not None
@@ -100,7 +100,7 @@ def test_connections_that_say_the_same_share_what_is_known() -> None:
     assert heads.shared(other) is other
 
 
-def test_a_key_that_has_changed_is_not_taken_for_what_it_was() -> None:
+def test_a_known_head_is_replaced_if_its_key_has_changed() -> None:
     heads, first, second = KnownHeads(), known(), known()
     assert first is not None
     assert second is not None

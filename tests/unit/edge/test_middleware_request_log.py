@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.edge.request_log import CLIENT_LEFT, RequestLine, fields_of
+from sparewatt.edge.middleware import CLIENT_LEFT, RequestLine, log_finished
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.model import Outcome
 from tests.unit.api.inference.test_endpoints import TEXT, node_of
@@ -92,7 +92,9 @@ async def test_without_the_setting_there_is_no_line(caplog: pytest.LogCaptureFix
     assert lines(caplog) == []
 
 
-def test_an_answer_that_broke_says_by_what() -> None:
+def test_an_answer_that_broke_says_by_what(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     record = a_record(an_attempt(), a_failure(), outcome=Outcome.FAILED, stream_error_code="job_failed")
-    line = fields_of(RequestLine("req_1", "POST /v1/chat/completions", 200, 1.5), record)
+    log_finished(RequestLine("req_1", "POST /v1/chat/completions", 200, 1.5), record)
+    (line,) = lines(caplog)
     assert (line["code"], line["attempts"], line["tokens"], line["ms"]) == ("job_failed", 2, 51, 1500.0)

@@ -14,7 +14,7 @@ import pytest
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.exchange import Exchange
-from sparewatt.edge.request_parser import RequestParser
+from sparewatt.edge.http1 import RequestParser
 from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.service import Ticket
 from sparewatt.inference.dispatch.attempt import Attempt
@@ -137,7 +137,7 @@ def open_files() -> int:
 
 @pytest.mark.parametrize("is_rude", [False, True], ids=["close", "reset"])
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
-async def test_who_leaves_leaves_nothing_behind(
+async def test_a_client_that_disconnects_leaves_nothing_behind(
     stage: Callable[[Place], Awaitable[asyncio.StreamWriter]], *, is_rude: bool
 ) -> None:
     async with a_place() as place:

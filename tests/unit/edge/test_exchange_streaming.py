@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse
 
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.testing.clocks import ManualClock
@@ -129,7 +129,7 @@ async def test_a_lost_node_is_not_noticed() -> None:
         assert rest == text_event("lo") + FINISH + DONE
 
 
-async def test_a_request_may_ask_not_to_go_on_elsewhere() -> None:
+async def test_a_request_may_forbid_continuation_on_another_node() -> None:
     body = BODY[:-1] + b',"stream":true,"provider":{"allow_resume":false}}'
     async with a_gateway(2) as (client, nodes, _):
         rest = await break_in_the_middle(client, nodes, body)

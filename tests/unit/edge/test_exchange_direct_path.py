@@ -1,4 +1,4 @@
-"""A stream's tokens on their short way out, on a connection whose transport the test holds in its hand."""
+"""The direct path of a stream's tokens, from a node's link to a transport that the test owns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from sparewatt.edge.connection import Connection
 from sparewatt.edge.connection_registry import ConnectionRegistry
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.routes import inference_endpoints, refusals
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.link.gateway_end import LINK_CREDIT_PARTS
@@ -79,7 +79,7 @@ class Open:
         return b"".join(self.transport.writes)
 
 
-async def test_all_that_came_for_a_client_in_one_turn_leaves_in_one_write() -> None:
+async def test_all_data_for_a_client_of_one_tick_is_written_at_once() -> None:
     stream = Open()
     stream.say("d")
     stream.say("e", "f")
@@ -90,7 +90,7 @@ async def test_all_that_came_for_a_client_in_one_turn_leaves_in_one_write() -> N
     assert stream.wire == b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
 
 
-async def test_the_end_of_an_answer_comes_after_what_is_about_to_leave() -> None:
+async def test_the_end_of_an_answer_comes_after_buffered_data() -> None:
     stream = Open()
     stream.say("d")
     stream.node.data(FINISH, DONE)
@@ -100,7 +100,7 @@ async def test_the_end_of_an_answer_comes_after_what_is_about_to_leave() -> None
     assert stream.wire.endswith(b"0\r\n\r\n")
 
 
-async def test_nothing_is_written_to_a_client_that_has_left_in_the_same_turn() -> None:
+async def test_nothing_is_written_to_a_client_that_left_in_the_same_tick() -> None:
     stream = Open()
     stream.say("d")
     stream.connection.connection_lost(None)
@@ -123,7 +123,7 @@ async def test_a_node_gets_no_credit_for_what_a_stuck_client_was_sent() -> None:
     assert stream.node.credit_bytes >= 2 * half, "what a client takes that keeps up is given back at once"
 
 
-async def test_a_stream_whose_tokens_go_straight_is_not_silent() -> None:
+async def test_a_stream_on_the_direct_path_is_not_silent() -> None:
     stream = Open()
     timeouts = ClientTimeouts(keep_alive_s=10.0)
     now_s = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""What is written can be read by a strict reader, whatever names strangers give their models."""
+"""The page can be read by a strict reader, whatever names clients give to models."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.telemetry.metrics.exposition import number, render
-from sparewatt.telemetry.metrics.histogram import TIMES_S, Histogram
-from sparewatt.telemetry.metrics.model import Metric, Sample, family, one
+from sparewatt.telemetry.job_counter import TIMES_S
+from sparewatt.telemetry.metrics.prometheus import Family, Histogram, Metric, Sample, as_page, lines_of, number, one
 from tests.unit.telemetry.metrics.scraped import read
 
 JOBS = Metric("jobs_total", "counter", "Jobs, by model.")
 TIMES = Metric("times_seconds", "histogram", "Times.")
 
 
+def render(*families: Family) -> bytes:
+    return as_page(line for family in families for line in lines_of(family))
+
+
 def test_a_page_is_written_as_prometheus_wants_it() -> None:
-    page = render(
-        [family(JOBS, Sample(3, (("model", "a"), ("outcome", "done")))), one(Metric("up", "gauge", "Up."), 1)]
-    )
+    jobs = Family(JOBS, [Sample(3, (("model", "a"), ("outcome", "done")))])
+    page = render(jobs, one(Metric("up", "gauge", "Up."), 1))
     assert page.decode() == (
         "# HELP jobs_total Jobs, by model.\n# TYPE jobs_total counter\n"
         'jobs_total{model="a",outcome="done"} 3\n# HELP up Up.\n# TYPE up gauge\nup 1\n'
@@ -30,11 +32,11 @@ def test_a_page_is_written_as_prometheus_wants_it() -> None:
 @given(st.text(max_size=40))
 def test_any_name_survives_as_a_label(name: str) -> None:
     name = name.encode(errors="replace").decode()
-    assert read(render([family(JOBS, Sample(1, (("model", name),)))])).value("jobs_total", model=name) == 1
+    assert read(render(Family(JOBS, [Sample(1, (("model", name),))]))).value("jobs_total", model=name) == 1
 
 
 def test_a_family_of_which_nothing_is_known_is_left_out() -> None:
-    assert render([family(JOBS), one(Metric("up", "gauge", "Up."), 0)]).startswith(b"# HELP up")
+    assert render(Family(JOBS, []), one(Metric("up", "gauge", "Up."), 0)).startswith(b"# HELP up")
 
 
 @given(st.floats())
@@ -49,11 +51,11 @@ def test_whole_numbers_have_no_fraction(value: float, text: str) -> None:
 
 
 @given(st.lists(st.floats(0, 1000), max_size=50))
-def test_a_histogram_holds_every_observation_once(values: list[float]) -> None:
+def test_a_histogram_counts_every_observation_once(values: list[float]) -> None:
     histogram = Histogram(TIMES_S)
     for value in values:
         histogram.observe(value)
-    found = read(render([family(TIMES, *histogram.samples((("model", "m"),)))]))
+    found = read(render(Family(TIMES, histogram.samples((("model", "m"),)))))
     assert found.value("times_seconds_count", model="m") == len(values)
     assert found.value("times_seconds_sum", model="m") == pytest.approx(sum(values))
     for bound in TIMES_S:

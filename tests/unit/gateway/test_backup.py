@@ -10,17 +10,20 @@ import msgspec
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.gateway.backup.archive import (
+from sparewatt.gateway.backup import (
     FORMAT,
     Manifest,
     Member,
+    _copy_files,
+    _is_same,
+    _journals,
+    _take_journals,
     member_of,
     new_file,
     read_archive,
+    refuse_taken,
     write_archive,
 )
-from sparewatt.gateway.backup.backup import _copy_files, _is_same, _journals, _take_journals
-from sparewatt.gateway.backup.restore import refuse_taken
 from sparewatt.store.snapshot import SnapshotSchema, SnapshotTable
 
 SHAPE = SnapshotSchema(migrations={1: "a"}, tables=[SnapshotTable("jobs", ["id"], 2)], partitions=[], sequences={})
@@ -82,7 +85,7 @@ def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", bytes(10240)])
-def test_what_is_no_backup_is_told_so(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_no_backup_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(StartupError, match=r"no whole backup|no backup"):
         read_archive(io.BytesIO(data), tmp_path / "out")
 
@@ -116,7 +119,7 @@ def test_nothing_is_restored_over_a_file(tmp_path: Path) -> None:
 # what a directory gives
 
 
-def test_keys_and_records_are_kept_and_what_passes_is_not(tmp_path: Path) -> None:
+def test_keys_and_records_are_copied_and_runtime_files_are_not(tmp_path: Path) -> None:
     data, staging = tmp_path / "data", tmp_path / "staging"
     kept = ["secret", "gateway.key", "chain/contracts.json", "nodes/node-1/node.key"]
     passing = [
@@ -138,7 +141,7 @@ def test_keys_and_records_are_kept_and_what_passes_is_not(tmp_path: Path) -> Non
     assert found == sorted(kept)
 
 
-def test_a_secret_from_the_environment_is_kept_as_a_file(tmp_path: Path) -> None:
+def test_a_secret_from_the_environment_is_stored_as_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     _copy_files(tmp_path / "data", tmp_path / "staging", None, "ab" * 32)
     assert (tmp_path / "staging/files/secret").read_text() == "ab" * 32 + "\n"

@@ -14,7 +14,7 @@ from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.service import Submission
 from sparewatt.link.gateway_end import JobStream
-from tests.unit.edge.test_streaming import CHAT, STREAM, a_gateway
+from tests.unit.edge.test_exchange_streaming import CHAT, STREAM, a_gateway
 from tests.unit.gateway.small_gateway import bearer
 from tests.unit.inference.scripted import BODY, COMPLETION, DONE, FINISH, ROLE, text_event
 from tests.waiting import until

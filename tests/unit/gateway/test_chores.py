@@ -67,7 +67,7 @@ async def test_a_gateway_stops_also_without_its_database() -> None:
     assert services.drain.is_draining
 
 
-async def test_a_chore_that_stumbles_ends_neither_the_gateway_nor_itself() -> None:
+async def test_a_chore_that_fails_ends_neither_the_gateway_nor_itself() -> None:
     runs = 0
 
     async def stumble() -> None:

@@ -9,8 +9,10 @@ from typing import cast
 import pytest
 
 from sparewatt.edge.connection import Connection
-from tests.property.front import QuickRegistry, Socket, Turns
-from tests.unit.edge.test_streaming import CHAT, STREAM, a_gateway
+from sparewatt.edge.exchange import InferenceEndpoints
+from sparewatt.edge.idempotency import Idempotency
+from tests.property.front import QuickRegistry, Socket, Ticks
+from tests.unit.edge.test_exchange_streaming import CHAT, STREAM, a_gateway
 from tests.unit.gateway.small_gateway import bearer
 from tests.unit.inference.scripted import BODY, DONE, FINISH, ROLE, text_event
 from tests.waiting import until
@@ -49,8 +51,8 @@ async def test_a_crash_is_logged_with_its_trace_and_answered_without_its_text(
 async def test_a_crash_before_anything_was_begun_is_answered_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with a_gateway() as (client, [node], services):
-        monkeypatch.setattr(services.idempotency, "once", break_here)
+    async with a_gateway() as (client, [node], _):
+        monkeypatch.setattr(Idempotency, "once", break_here)
         assert (await client.post(CHAT, headers=NAMED, data=BODY)).status == 500
         assert not node.opened
     assert len(crashes(caplog, "request_crashed")) == 1
@@ -61,7 +63,7 @@ async def test_a_crash_in_a_task_whose_reply_has_begun_is_logged(
 ) -> None:
     pieces = (ROLE, text_event("Hi"), FINISH, DONE)
     async with a_gateway() as (client, [node], services):
-        monkeypatch.setattr(services.idempotency._cache, "end", break_here)
+        monkeypatch.setattr(services.idempotency.cache, "end", break_here)
         node.answer_when_asked(*pieces)
         reply = await client.post(CHAT, headers=NAMED, data=STREAM)
         assert reply.status == 200
@@ -74,10 +76,10 @@ async def test_a_crash_in_a_task_whose_reply_has_begun_is_logged(
 def test_a_crash_of_the_connection_itself_is_logged_with_its_trace_and_closes_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    turns, socket = Turns(), Socket()
-    registry = QuickRegistry(turns)
-    monkeypatch.setattr(registry.inference, "endpoint", break_here)
-    connection = Connection(registry, cast(asyncio.AbstractEventLoop, turns))
+    ticks, socket = Ticks(), Socket()
+    registry = QuickRegistry(ticks)
+    monkeypatch.setattr(InferenceEndpoints, "endpoint", break_here)
+    connection = Connection(registry, cast(asyncio.AbstractEventLoop, ticks))
     connection.connection_made(socket)
     connection.data_received(REQUEST)
     assert not socket.is_open

@@ -20,9 +20,8 @@ from sparewatt.core.errors import (
     SparewattError,
     UnknownField,
 )
-from sparewatt.core.limits import CONTROL_BODY_BYTES_MAX, REQUEST_BODY_BYTES_MAX
-from sparewatt.edge.bodies import read_body
-from sparewatt.edge.replies import error_reply
+from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.edge.bodies import CONTROL_BODY_BYTES_MAX, error_reply, read_body
 from sparewatt.gateway.routes import make_app
 from sparewatt.inference.dispatch.node_selection import ContextTooLong
 from sparewatt.protocol.openai.chat import error_headers
@@ -99,13 +98,13 @@ async def test_a_wrong_address_method_or_key_is_answered_in_the_same_shape(
 
 
 @pytest.mark.parametrize(("path", "is_told"), [("/models", True), ("/v1", False), ("/v1/modles", False)])
-async def test_only_who_is_outside_the_api_is_told_where_it_begins(path: str, *, is_told: bool) -> None:
+async def test_only_a_path_outside_the_api_gets_the_hint_where_it_begins(path: str, *, is_told: bool) -> None:
     async with running(make_services()) as client:
         said = (await error_in(await client.get(path)))["message"]
     assert ("begins at /v1" in said) is is_told
 
 
-async def test_a_wrong_method_is_told_which_ones_work() -> None:
+async def test_the_reply_to_a_wrong_method_lists_the_right_ones() -> None:
     async with running(make_services()) as client:
         reply = await client.get("/v1/chat/completions")
     assert reply.headers["allow"] == "POST"
@@ -173,7 +172,7 @@ async def test_every_reply_has_its_own_request_id(path: str) -> None:
     assert all(request_id.startswith("req_") for request_id in ids)
 
 
-def test_headers_tell_a_client_how_to_go_on() -> None:
+def test_reply_headers_say_whether_and_when_to_retry() -> None:
     assert error_headers(NoCapacity("full", retry_after_s=1.2)) == {"retry-after": "2", "retry-after-ms": "1200"}
     assert error_headers(NoCapacity("full", retry_after_s=500))["retry-after"] == "120"  # clients wait no longer
     assert error_headers(errors.NotAuthenticated("who?")) == {"www-authenticate": "Bearer"}
