@@ -1,4 +1,4 @@
-"""`sparewatt bench`: how fast the parts of this program are on this machine."""
+"""`sparewatt bench`: measures parts of this program on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
+from sparewatt.cli.output import Column, left, right
 
 SIZES = "1000,10000,100000,1000000"
 
@@ -45,27 +46,19 @@ def match(*, nodes: str, decisions: int, compiled: bool | None, as_json: bool) -
     if as_json:
         output.print_json({"results": results})
         return
-    columns = [
-        *output.left("SCAN"),
-        *output.right("NODES", "MEDIAN µs", "P99 µs", "REPORT µs", "COLD µs", "SHORTLIST ms"),
+    columns: list[Column[dict[str, float | int | bool | None]]] = [
+        left("SCAN", lambda result: "compiled" if result["compiled"] else "numpy"),
+        right("NODES", lambda result: f"{result['nodes']:,}"),
+        right("MEDIAN µs", lambda result: f"{result['median_us']:.1f}"),
+        right("P99 µs", lambda result: f"{result['p99_us']:.1f}"),
+        right("REPORT µs", lambda result: f"{result['report_us']:.2f}"),
+        right("COLD µs", lambda result: f"{result['report_cold_us']:.2f}"),
+        right("SHORTLIST ms", lambda result: output.format_optional(result["shortlist_ms"], "{:.2f}")),
     ]
-    output.print_table(columns, [_row(result) for result in results])
+    output.print_table(columns, results)
 
 
 def _size(text: str) -> int:
     if not text.strip().isdigit() or not 1 <= int(text) <= 1_000_000:
         raise click.BadParameter(f"{text[:20]!r} is not a number of nodes from 1 to 1,000,000", param_hint="--nodes")
     return int(text)
-
-
-def _row(result: dict[str, float | int | bool | None]) -> list[str]:
-    refresh = result["shortlist_ms"]
-    return [
-        "compiled" if result["compiled"] else "numpy",
-        f"{result['nodes']:,}",
-        f"{result['median_us']:.1f}",
-        f"{result['p99_us']:.1f}",
-        f"{result['report_us']:.2f}",
-        f"{result['report_cold_us']:.2f}",
-        output.UNKNOWN if refresh is None else f"{refresh:.2f}",
-    ]

@@ -1,4 +1,4 @@
-"""`sparewatt chain`: the network's chain, its contracts and its index."""
+"""`sparewatt chain`: the network's chain, its contracts, and the index of its events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import json_option, last_started_network, network_options
+from sparewatt.cli.errors import CliError
 from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
+from sparewatt.protocol.api.operations import ChainStatus
 
 if TYPE_CHECKING:
     from sparewatt.chain.client import ChainClient
@@ -31,19 +33,6 @@ url_option = click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint 
 database_option = click.option("--database-url", metavar="URL", help="Postgres.  [env: DATABASE_URL]")
 
 
-class Chain(msgspec.Struct):
-    """As the network shows it."""
-
-    rpc: str | None = None
-    chain_id: int | None = None
-    contracts: dict[str, str] = {}
-    indexed_block: int | None = None
-    head_block: int | None = None
-    events: int = 0
-    outbox: dict[str, int] = {}
-    note: str | None = None
-
-
 @click.group(cls=DefaultGroup, default="status")
 def chain() -> None:
     """Show the network's chain, put contracts on it, fund an address, rebuild its index.
@@ -55,7 +44,6 @@ def chain() -> None:
 
 
 @chain.command("status")
-@json_option
 @network_options
 def status(client: ApiClient, *, as_json: bool) -> None:
     """Show the chain, the contracts, and how far index and outbox are.
@@ -64,24 +52,19 @@ def status(client: ApiClient, *, as_json: bool) -> None:
     Example:
       sparewatt chain status
     """
-    reply = client.get("/chain")
-    if as_json:
-        output.print_json(reply.json())
-        return
-    found = reply.parse(Chain)
-    if found.note:
-        output.note(found.note)
-    _print_status(found)
+    client.get("/chain").show(ChainStatus, _print_status, as_json=as_json)
 
 
-def _print_status(found: Chain) -> None:
-    behind = "" if found.head_block is None else f" of {output.format_count(found.head_block)}"
-    facts: list[tuple[str, output.Cell | str]] = [
-        ("Chain id", output.UNKNOWN if found.chain_id is None else str(found.chain_id)),
-        ("Indexed block", output.format_count(found.indexed_block) + behind),
-        ("Events", output.format_count(found.events)),
-        ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(found.outbox.items())) or "empty"),
-        *((f"Contract {name}", address) for name, address in sorted(found.contracts.items())),
+def _print_status(chain: ChainStatus) -> None:
+    if chain.note:
+        output.note(chain.note)
+    head = "" if chain.head_block is None else f" of {output.format_count(chain.head_block)}"
+    facts: list[Fact] = [
+        ("Chain id", output.format_optional(chain.chain_id, "{}")),
+        ("Indexed block", output.format_count(chain.indexed_block) + head),
+        ("Events", output.format_count(chain.events)),
+        ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(chain.outbox.items())) or "empty"),
+        *((f"Contract {name}", address) for name, address in sorted(chain.contracts.items())),
     ]
     output.print_facts(facts)
 
@@ -142,13 +125,7 @@ def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_jso
 @data_option
 @json_option
 def sync(
-    *,
-    rebuild: bool,
-    another_chain: bool,
-    chain_url: str | None,
-    database_url: str | None,
-    data: Path,
-    as_json: bool,
+    *, rebuild: bool, another_chain: bool, chain_url: str | None, database_url: str | None, data: Path, as_json: bool
 ) -> None:
     """Bring the index in Postgres up to the chain's head. Safe beside a running network.
 
@@ -196,7 +173,7 @@ def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
 
     die_with_parent()
     if yield_to_others:
-        os.nice(15)  # before the imports, which are most of its work
+        os.nice(15)  # before the imports, which take most of its time
     from sparewatt.chain.process import run_chain
     from sparewatt.chain.settings import ChainSettings
 
@@ -225,9 +202,7 @@ def _with_chain(chain_url: str | None, work: Callable[[ChainClient], Awaitable[T
 
 
 def _chain_url(given: str | None) -> str:
-    """The option, the environment, or the chain of the network last started here."""
-    from sparewatt.cli.errors import CliError
-
+    """The option, the environment, or the chain of the network that was started last on this machine."""
     last = last_started_network()
     url = given or os.environ.get("CHAIN_URL") or (last[1].get("chain_url") if last else None)
     if not isinstance(url, str) or not url:
@@ -244,7 +219,7 @@ def _default_data() -> Path:
 
 
 def _embedded_dsn(data: Path) -> str:
-    """The database of the `up` whose data directory this lies in."""
+    """The database of the `sparewatt up` whose data directory holds this one."""
     from sparewatt.postgres.server import EmbeddedPostgres
 
     return EmbeddedPostgres(data.resolve().parent / "postgres").dsn

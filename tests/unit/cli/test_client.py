@@ -9,6 +9,8 @@ from sparewatt.cli.client import ApiClient, SseParser, path_of
 from sparewatt.cli.context import NetworkContext
 from sparewatt.cli.errors import ApiError, CliError
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+from sparewatt.protocol.api.models import ModelList
+from tests.unit.cli.canned import MODEL, model_list
 from tests.unit.cli.fake_network import KEY, FakeNetwork, sse
 
 
@@ -159,8 +161,21 @@ def test_a_key_that_the_server_repeats_is_taken_out(network: FakeNetwork) -> Non
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff\xfe"])
 def test_an_answer_that_is_no_json_is_an_error(network: FakeNetwork, client: ApiClient, body: bytes) -> None:
     network.on("GET /v1/models", body)
-    with pytest.raises(CliError, match="does not know"):
+    with pytest.raises(
+        CliError, match=f"{network.base_url} answered something that this version .* does not know"
+    ) as caught:
         client.get("/models").json()
+    assert "Update" in caught.value.next_step
+
+
+def test_a_newer_gateways_fields_are_left_out_and_unknown_values_are_an_error(
+    network: FakeNetwork, client: ApiClient
+) -> None:
+    network.on("GET /v1/models", model_list(MODEL | {"vendor": "x"}))
+    assert client.get("/models").parse(ModelList).data[0].id == MODEL["id"]
+    network.on("GET /v1/models", model_list(MODEL | {"object": "model.v2"}))
+    with pytest.raises(CliError, match="does not know"):
+        client.get("/models").parse(ModelList)
 
 
 def test_an_answer_that_breaks_off_is_an_error(network: FakeNetwork, client: ApiClient) -> None:
@@ -194,29 +209,29 @@ def test_plain_http_behind_https_is_explained(network: FakeNetwork) -> None:
 
 
 def test_a_stream_ends_at_done(network: FakeNetwork, client: ApiClient) -> None:
-    data = sse("ä", "b", "[DONE]", "after")
+    data = sse('"ä"', '"b"', "[DONE]", "after")
     network.streams(data[:7], data[7:9], data[9:], headers={"x-request-id": "req_1"})
-    with client.stream("/chat/completions", {}) as stream:
+    with client.stream("/chat/completions", {}, headers={}) as stream:
         assert stream.headers["x-request-id"] == "req_1"
-        assert list(stream.events()) == ["ä", "b"]
+        assert list(stream.events(str)) == ["ä", "b"]
 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_stream_without_done_is_an_error(network: FakeNetwork, client: ApiClient, *, ends: bool) -> None:
-    network.streams(sse("a"), ends=ends)
-    with client.stream("/chat/completions", {}) as stream:
-        events = stream.events()
+    network.streams(sse('"a"'), ends=ends)
+    with client.stream("/chat/completions", {}, headers={}) as stream:
+        events = stream.events(str)
         assert next(events) == "a"
         with pytest.raises(CliError, match="broke off"):
             next(events)
 
 
 def test_an_error_of_the_reader_is_not_taken_for_one_of_the_network(network: FakeNetwork, client: ApiClient) -> None:
-    network.streams(sse("a", "[DONE]"))
+    network.streams(sse('"a"', "[DONE]"))
 
     def read_and_break() -> None:
-        with client.stream("/chat/completions", {}) as stream:
-            next(stream.events())
+        with client.stream("/chat/completions", {}, headers={}) as stream:
+            next(stream.events(str))
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):

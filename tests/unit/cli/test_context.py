@@ -7,6 +7,7 @@ import pytest
 
 from sparewatt.cli.context import is_this_machine, recent_networks_file, remember_network, resolve_network
 from sparewatt.cli.errors import CliError
+from tests.unit.cli.canned import MODEL, model_list
 from tests.unit.cli.conftest import run_alone
 from tests.unit.cli.fake_network import KEY, FakeNetwork
 
@@ -205,6 +206,6 @@ def test_commands_find_the_last_network(network: FakeNetwork, tmp_path: Path) ->
     ready_file = tmp_path / "ready.json"
     ready_file.write_text(json.dumps({"base_url": network.base_url, "api_key": KEY}))
     remember_network(ready_file)
-    network.on("GET /v1/models", {"object": "list", "data": [{"id": "a/b"}]})
-    assert run_alone("models", "-q").stdout == "a/b\n"
+    network.on("GET /v1/models", model_list(MODEL))
+    assert run_alone("models", "-q").stdout == "org/small-model\n"
     assert network.seen[0].headers["Authorization"] == f"Bearer {KEY}"

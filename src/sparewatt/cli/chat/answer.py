@@ -1,45 +1,22 @@
-"""An answer of a model as it comes in: the events on the wire, what they add up to, and who sent it."""
+"""An answer of a model while it is streamed: its text, its speed, its cost, and which node wrote it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from email.message import Message
 
-import msgspec
-
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient, ErrorObject, path_of
+from sparewatt.cli.client import ApiClient, path_of
 from sparewatt.cli.errors import CliError
+from sparewatt.protocol.api.inference import ChatChunk
+from sparewatt.protocol.api.nodes import Node
 
 _NAME_TIMEOUT_S = 2.0
 
 
-class Delta(msgspec.Struct):
-    content: str | None = None
-
-
-class Choice(msgspec.Struct):
-    delta: Delta = msgspec.field(default_factory=Delta)
-    finish_reason: str | None = None
-
-
-class Usage(msgspec.Struct):
-    completion_tokens: int | None = None
-    cost: float | None = None
-    """In dollars; a network that bills says it."""
-
-
-class Chunk(msgspec.Struct):
-    """One event of an answer: some text, the usage at the end, or an error in place of the rest."""
-
-    choices: list[Choice] = []
-    usage: Usage | None = None
-    error: ErrorObject | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerOrigin:
-    """Where an answer came from, as its headers say; what they do not say is None."""
+    """Where an answer came from, by the headers of the reply; None for each header that is missing."""
 
     node: str | None = None
     region: str | None = None
@@ -48,13 +25,13 @@ class AnswerOrigin:
 
     @classmethod
     def from_headers(cls, headers: Message) -> AnswerOrigin:
-        told = {name: headers.get(f"x-sparewatt-{name}") or None for name in ("node", "region", "attempts", "match-id")}
-        attempts = told["attempts"]
-        counted = int(attempts) if attempts and attempts.isdecimal() else None
-        return cls(node=told["node"], region=told["region"], attempts=counted, match_id=told["match-id"])
+        node, region, attempts, match_id = (
+            headers.get(f"x-sparewatt-{name}") or None for name in ("node", "region", "attempts", "match-id")
+        )
+        return cls(node, region, int(attempts) if attempts and attempts.isdecimal() else None, match_id)
 
     def as_json(self) -> dict[str, object]:
-        """What `chat --json` adds to the completion. An answer in one piece has no first token."""
+        """What `chat --json` adds to the completion, which was not streamed and so has no first token."""
         return {
             "node": self.node,
             "region": self.region,
@@ -66,7 +43,7 @@ class AnswerOrigin:
 
 @dataclass(slots=True)
 class ChatAnswer:
-    """An answer as it grows; complete or not, it can be described at any time."""
+    """An answer as it grows. It can be described at any time, complete or not."""
 
     asked_s: float
     texts: list[str] = field(default_factory=list)
@@ -83,7 +60,7 @@ class ChatAnswer:
 
     @property
     def tokens(self) -> int:
-        """As the network counts them; until it says, the pieces that came."""
+        """By the network's count; before the network reports it, the number of chunks."""
         return len(self.texts) if self.counted_tokens is None else self.counted_tokens
 
     @property
@@ -92,8 +69,8 @@ class ChatAnswer:
             return None
         return (self.tokens - 1) / (self.last_token_s - self.first_token_s)
 
-    def add(self, chunk: Chunk, *, now_s: float) -> str:
-        """Take in one event; returns the text it brought."""
+    def add(self, chunk: ChatChunk, *, now_s: float) -> str:
+        """Add one event of the stream; returns its text."""
         if chunk.usage and chunk.usage.completion_tokens is not None:
             self.counted_tokens = chunk.usage.completion_tokens
             self.cost_usd = chunk.usage.cost
@@ -101,9 +78,7 @@ class ChatAnswer:
             return ""
         choice = chunk.choices[0]
         self.finish_reason = choice.finish_reason or self.finish_reason
-        return self._add_text(choice.delta.content or "", now_s=now_s)
-
-    def _add_text(self, text: str, *, now_s: float) -> str:
+        text = choice.delta.content or ""
         if text:
             self.first_token_s = now_s if self.first_token_s is None else self.first_token_s
             self.last_token_s = now_s
@@ -111,8 +86,8 @@ class ChatAnswer:
         return text
 
     def summary(self, *, node_name: str | None = None) -> str:
-        """Who answered, how fast, and under which id to ask why."""
-        node = self.origin.node
+        """Which node answered, how fast, and the id of the match, with which 'match explain' says why."""
+        node, attempts = self.origin.node, self.origin.attempts or 1
         waited_ms = None if self.first_token_s is None else (self.first_token_s - self.asked_s) * 1000
         parts = [
             output.node_label(node, node_name) if node else "unknown node",
@@ -121,36 +96,26 @@ class ChatAnswer:
             f"{output.format_rate(self.tokens_per_s)} tokens/s",
             f"{self.tokens} tokens",
             *([] if self.cost_usd is None else [output.format_usd(self.cost_usd)]),
-            *self._remarks(),
+            *([f"{attempts} attempts"] if attempts > 1 else []),
+            *(["cut at the token limit"] if self.finish_reason == "length" else []),
             self.origin.match_id or "no match id",
         ]
         return " · ".join(parts)
 
-    def _remarks(self) -> list[str]:
-        attempts = self.origin.attempts or 1
-        remarks = [f"{attempts} attempts"] if attempts > 1 else []
-        return remarks + (["cut at the token limit"] if self.finish_reason == "length" else [])
-
-
-class _Named(msgspec.Struct):
-    name: str | None = None
-
 
 class NodeNameCache:
-    """What people call the nodes that answer; each is asked for once."""
+    """The names of the nodes that answered; each is requested once."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._names: dict[str, str | None] = {}
 
     def name_of(self, node: str) -> str | None:
-        """None where the network does not say, or not soon: a name is a courtesy."""
+        """None if the network does not tell it, or not soon: an answer is printed without it, too."""
         if node not in self._names:
-            self._names[node] = self._ask(node)
+            try:
+                reply = self._client.get(path_of("nodes", node), timeout_s=_NAME_TIMEOUT_S)
+                self._names[node] = reply.parse(Node).name
+            except CliError:
+                self._names[node] = None
         return self._names[node]
-
-    def _ask(self, node: str) -> str | None:
-        try:
-            return self._client.get(path_of("nodes", node), timeout_s=_NAME_TIMEOUT_S).parse(_Named).name
-        except CliError:
-            return None

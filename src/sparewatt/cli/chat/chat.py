@@ -1,7 +1,7 @@
 """`sparewatt chat`: a conversation with a model on a terminal, or one question and its answer.
 
-The answer goes to stdout and nothing else does; who answered and how fast is one line on stderr. Conversations are kept
-in memory only and end with the command.
+Only the answer goes to stdout; one line on stderr says which node answered and how fast. Conversations are kept in
+memory only and end with the command.
 """
 
 from __future__ import annotations
@@ -9,47 +9,51 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 
 from sparewatt.cli import output
-from sparewatt.cli.chat.answer import AnswerOrigin, ChatAnswer, Chunk, NodeNameCache
-from sparewatt.cli.client import ANSWER_TIMEOUT_S, ApiClient, ErrorObject, decode
+from sparewatt.cli.chat.answer import AnswerOrigin, ChatAnswer, NodeNameCache
+from sparewatt.cli.client import ANSWER_TIMEOUT_S, ApiClient
 from sparewatt.cli.completion import complete_model
-from sparewatt.cli.context import RANKINGS, json_option, network_options
+from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.param_types import FiniteRange
+from sparewatt.cli.routing import JobRouting, routing_options
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.protocol.api.inference import ChatChunk
 
 _PATH = "/chat/completions"
+_RANKING_HEADER = "X-Sparewatt-Policy"
 _LEAVE = {"/exit", "/quit", "exit", "quit"}
 _HELP = "/exit or /quit leaves, and so do Ctrl-D and Ctrl-C twice. Ctrl-C stops an answer. All else is asked."
 
 ChatMessage = dict[str, str]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ChatSettings:
     """What is the same for every question of a conversation."""
 
     model: str
     max_tokens: int | None = None
     temperature: float | None = None
-    policy: str | None = None
+    routing: JobRouting = field(default_factory=JobRouting)
 
     def body(self, messages: list[ChatMessage], *, stream: bool) -> dict[str, object]:
-        asked: dict[str, object] = {"model": self.model, "messages": messages, "stream": stream}
+        body: dict[str, object] = {"model": self.model, "messages": messages, "stream": stream, **self.routing.body}
         if stream:
-            asked["stream_options"] = {"include_usage": True}
+            body["stream_options"] = {"include_usage": True}
         if self.max_tokens is not None:
-            asked["max_tokens"] = self.max_tokens
+            body["max_tokens"] = self.max_tokens
         if self.temperature is not None:
-            asked["temperature"] = self.temperature
-        return asked
+            body["temperature"] = self.temperature
+        return body
 
     def headers(self) -> dict[str, str]:
-        return {"X-Sparewatt-Policy": self.policy} if self.policy else {}
+        ranking = self.routing.ranking
+        return {**self.routing.headers, **({_RANKING_HEADER: ranking} if ranking else {})}
 
 
 @click.command()
@@ -58,8 +62,7 @@ class ChatSettings:
 @click.option("--system", metavar="TEXT", help="Instructions that come before the conversation.")
 @click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Longest answer.")
 @click.option("--temperature", type=FiniteRange(0, 2), metavar="T", help="0 for the likeliest words, up to 2.")
-@click.option("--policy", type=click.Choice(RANKINGS), help="How the network picks a node.")
-@json_option
+@routing_options
 @network_options
 def chat(
     client: ApiClient,
@@ -69,7 +72,7 @@ def chat(
     system: str | None,
     max_tokens: int | None,
     temperature: float | None,
-    policy: str | None,
+    routing: JobRouting,
     as_json: bool,
 ) -> None:
     """Talk to MODEL, or ask it one PROMPT.
@@ -81,8 +84,9 @@ def chat(
       sparewatt chat smollm2-135m
       sparewatt chat smollm2-135m "Name three rivers."
       cat notes.txt | sparewatt chat smollm2-135m --system "Summarise."
+      sparewatt chat smollm2-135m --policy policy.yaml
     """
-    settings = ChatSettings(model, max_tokens=max_tokens, temperature=temperature, policy=policy)
+    settings = ChatSettings(model, max_tokens, temperature, routing)
     opening = [{"role": "system", "content": system}] if system else []
     if prompt is None and is_interactive():
         if as_json:
@@ -115,7 +119,7 @@ def _piped_text() -> str:
 
 
 def print_completion(client: ApiClient, settings: ChatSettings, messages: list[ChatMessage]) -> None:
-    """The API's own object, with what its headers say under `sparewatt`."""
+    """Print the gateway's reply, and the values of its headers as the field `sparewatt`."""
     body = settings.body(messages, stream=False)
     reply = client.post(_PATH, body, headers=settings.headers(), timeout_s=ANSWER_TIMEOUT_S)
     output.print_json(reply.parse(dict) | {"sparewatt": AnswerOrigin.from_headers(reply.headers).as_json()})
@@ -131,25 +135,19 @@ def answer_once(client: ApiClient, settings: ChatSettings, messages: list[ChatMe
 
 
 def stream_answer(client: ApiClient, settings: ChatSettings, messages: list[ChatMessage], answer: ChatAnswer) -> None:
-    """Stream one answer to stdout and into `answer`, which keeps what came even if this raises."""
+    """Stream one answer to stdout and into `answer`, which has what came so far also if this raises."""
     with client.stream(_PATH, settings.body(messages, stream=True), headers=settings.headers()) as stream:
         answer.origin = AnswerOrigin.from_headers(stream.headers)
-        for data in stream.events():
-            chunk = decode(data, Chunk)
+        for chunk in stream.events(ChatChunk):
             if chunk.error is not None:
-                raise _stream_error(client, chunk.error)
+                error = client.build_error(chunk.error, status=200)
+                error.exit_code = ExitCode.FAILURE  # whatever its code is: an answer had begun
+                raise error
             _write(answer.add(chunk, now_s=time.monotonic()))
 
 
-def _stream_error(client: ApiClient, told: ErrorObject) -> CliError:
-    """An error within an answer that had begun: whatever its code, the command failed."""
-    error = client.build_error(told, status=200)
-    error.exit_code = ExitCode.FAILURE
-    return error
-
-
 def _print_summary(answer: ChatAnswer, names: NodeNameCache) -> None:
-    """The line below an answer. Only a person wants a node's name, which takes a request."""
+    """Print the line below an answer. A node's name takes a request, so only a terminal gets it."""
     node = answer.origin.node
     name = names.name_of(node) if node and sys.stderr.isatty() else None
     output.note(answer.summary(node_name=name))
@@ -169,7 +167,7 @@ def _end_line(answer: ChatAnswer) -> None:
 def converse(
     client: ApiClient, settings: ChatSettings, opening: list[ChatMessage], *, read_line: Callable[[str], str] = input
 ) -> None:
-    """Ask and answer until the input ends. Every question is sent with all that was said before."""
+    """Ask and answer until the input ends. Every question is sent with the whole conversation before it."""
     _enable_line_editing()
     output.note(f"You are talking to {settings.model}. Ctrl-C stops an answer, Ctrl-D leaves, /help says more.")
     messages = list(opening)
@@ -179,7 +177,7 @@ def converse(
 
 
 def _enable_line_editing() -> None:
-    """Arrow keys and recall at the prompt, where the platform has them."""
+    """Arrow keys and history at the prompt, where the platform has them."""
     try:
         import readline  # noqa: F401 - importing it is what changes `input`
     except ImportError:
@@ -187,7 +185,7 @@ def _enable_line_editing() -> None:
 
 
 def read_questions(read_line: Callable[[str], str]) -> Iterator[str]:
-    """What is typed, until it is a word that leaves, the input ends, or Ctrl-C is pressed twice in a row."""
+    """The typed lines, until `/exit` or the like, the end of the input, or Ctrl-C twice in a row."""
     interrupts = 0
     while interrupts < 2:
         try:
@@ -197,7 +195,9 @@ def read_questions(read_line: Callable[[str], str]) -> Iterator[str]:
             return
         except KeyboardInterrupt:
             interrupts += 1
-            _note_interrupt(leaves=interrupts == 2)
+            print(file=sys.stderr)
+            if interrupts == 1:
+                output.note("Ctrl-C again leaves, and so does Ctrl-D.")
             continue
         interrupts = 0
         word = line.strip().lower()
@@ -209,16 +209,10 @@ def read_questions(read_line: Callable[[str], str]) -> Iterator[str]:
             yield line
 
 
-def _note_interrupt(*, leaves: bool) -> None:
-    print(file=sys.stderr)
-    if not leaves:
-        output.note("Ctrl-C again leaves, and so does Ctrl-D.")
-
-
 def _ask_question(
     client: ApiClient, settings: ChatSettings, messages: list[ChatMessage], question: str, *, names: NodeNameCache
 ) -> list[ChatMessage]:
-    """The conversation after this question; a question that got no answer is forgotten."""
+    """The conversation after this question; a question without an answer is left out."""
     asked = [*messages, {"role": "user", "content": question}]
     answer = ChatAnswer(time.monotonic())
     try:
@@ -228,15 +222,10 @@ def _ask_question(
         output.note("Stopped.")
     except CliError as error:
         _end_line(answer)
-        _report_and_go_on(error)
+        if error.exit_code in {ExitCode.AUTH, ExitCode.NOT_FOUND}:  # every further question would fail, too
+            raise
+        output.note(f"error: {error.message} {error.next_step}".rstrip())
     else:
         _end_line(answer)
         _print_summary(answer, names)
     return [*asked, {"role": "assistant", "content": answer.text}] if answer.texts else messages
-
-
-def _report_and_go_on(error: CliError) -> None:
-    """A failed answer does not end the conversation, unless every further one would fail alike."""
-    if error.exit_code in {ExitCode.AUTH, ExitCode.NOT_FOUND}:
-        raise error
-    output.note(f"error: {error.message} {error.next_step}".rstrip())

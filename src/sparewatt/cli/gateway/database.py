@@ -1,54 +1,33 @@
-"""The database of a network that is operated on this machine: the one named, or the one in a data directory.
-
-A gateway's directory has `postgres/` and its own files side by side; that of `sparewatt up` has the gateway's files one
-level down. Both are known.
-"""
+"""The database of a network that runs on this machine: the one that is named, or the Postgres in a data directory."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-GATEWAY_IN_UP = "gateway"
 POSTGRES = "postgres"
 
 
-def gateway_data_dir(data: Path | None, environ: Mapping[str, str] | None = None) -> Path:
-    """The directory meant: the one given, as for the gateway itself, or the gateway's default."""
+def gateway_data_dir(data: Path | None) -> Path:
+    """The gateway's data directory: by the option, the environment, or the gateway's default."""
     from sparewatt.gateway.settings import GatewaySettings
 
-    environ = os.environ if environ is None else environ
-    given = data or environ.get("SPAREWATT_GATEWAY_DATA") or GatewaySettings().data
-    return Path(given).expanduser()
-
-
-def files_dir(data: Path) -> Path:
-    """Where the gateway's own files are: secret, key and journals."""
-    return data / GATEWAY_IN_UP if (data / GATEWAY_IN_UP).is_dir() else data
-
-
-def explicit_database_url(
-    database_url: str | None, data: Path | None, environ: Mapping[str, str] | None = None
-) -> str | None:
-    """The Postgres that somebody named. None: it is the one in the data directory."""
-    environ = os.environ if environ is None else environ
-    if database_url or (data is not None and (data / POSTGRES).exists()):
-        return database_url
-    return environ.get("DATABASE_URL") or environ.get("SPAREWATT_GATEWAY_DATABASE_URL") or None
+    return Path(data or os.environ.get("SPAREWATT_GATEWAY_DATA") or GatewaySettings().data).expanduser()
 
 
 @asynccontextmanager
 async def network_database(
     *, database_url: str | None, data: Path | None, may_make: bool = False
 ) -> AsyncIterator[str]:
-    """Its connection string. A Postgres of the directory that does not run is run for the moment."""
+    """Its connection string. A Postgres of the data directory that does not run is started for the duration."""
     from sparewatt.postgres.supervision import reachable_postgres
 
-    url = explicit_database_url(database_url, data)
-    if url is not None:
-        yield url
+    if not database_url and not (data is not None and (data / POSTGRES).exists()):
+        database_url = os.environ.get("DATABASE_URL") or os.environ.get("SPAREWATT_GATEWAY_DATABASE_URL")
+    if database_url:
+        yield database_url
         return
     async with reachable_postgres(gateway_data_dir(data) / POSTGRES, may_make=may_make) as dsn:
         yield dsn

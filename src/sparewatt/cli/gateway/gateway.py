@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from sparewatt.cli.context import RANKINGS
 from sparewatt.cli.gateway.service import service
 from sparewatt.cli.param_types import NUMBER
+from sparewatt.cli.routing import RANKINGS
 
 
 @click.group()
@@ -94,7 +94,7 @@ def run(*, config: Path | None, **flags: Any) -> None:
 
 @gateway.command("process", hidden=True)
 def process() -> None:
-    """One of several processes of a gateway. Its parent starts it, and tells it what to do by its standard input."""
+    """One of several processes of a gateway. Its parent starts it and writes its assignment to its stdin."""
     import asyncio
     import sys
 
@@ -156,7 +156,7 @@ async def _make_operator_key(database_url: str) -> str:
 
 
 def _fast_loop() -> Any:
-    """uvloop where it is installed; the standard loop does the same, slower."""
+    """uvloop if it is installed; asyncio's own loop works as well, slower."""
     try:
         import uvloop
     except ImportError:

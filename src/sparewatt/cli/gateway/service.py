@@ -1,4 +1,4 @@
-"""`sparewatt gateway service`: the systemd unit of a gateway, printed for the operator to look at and install."""
+"""`sparewatt gateway service`: prints the systemd unit of a gateway. It installs nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ENV_FILE = Path("/etc/sparewatt/gateway.env")
 DATA = Path("/var/lib/sparewatt")
 STOP_MORE_S = 30
-"""After the answers that still run: to post what is left and to stop the database."""
+"""Time after the drain to write the rest of the journal into the books and to stop the database."""
 
 
 class GatewayUnit(NamedTuple):
@@ -60,7 +60,10 @@ def service(*, user: str, data: Path, words: tuple[str, ...]) -> None:
 
 
 def _check(words: tuple[str, ...]) -> GatewaySettings:
-    """As `gateway run` itself would read them: a mistake is told now, not at the next boot. Raises StartupError."""
+    """Read the options as `gateway run` does, so that a mistake is an error now and not at the next boot.
+
+    Raises StartupError.
+    """
     from sparewatt.cli.gateway.gateway import run
     from sparewatt.core.settings import load_settings
     from sparewatt.gateway.addresses import refuse_unlinkable, refuse_unsafe
@@ -76,14 +79,14 @@ def _check(words: tuple[str, ...]) -> GatewaySettings:
 
 
 def _directory(data: Path) -> str:
-    """systemd makes a directory under /var/lib itself, for the right account."""
+    """systemd creates a directory under /var/lib by itself, owned by the unit's user."""
     if data.parent == Path("/var/lib"):
         return f"StateDirectory={data.name}\nStateDirectoryMode=0700"
     return f"ReadWritePaths={data}"
 
 
 def render_unit(service: GatewayUnit) -> str:
-    """The unit. It can write nothing but its own directory, and gains no right that it does not start with."""
+    """The unit. The gateway can write its own directory only, and cannot gain privileges."""
     argv = (service.program, "gateway", "run", "--data", str(service.data), *service.words)
     start = shlex.join(argv).replace("%", "%%").replace("$", "$$")
     reload = "ExecReload=/bin/kill -HUP $MAINPID\n" if service.reloads else ""

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
-import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient
-from sparewatt.cli.context import json_option, network_options
+from sparewatt.cli.client import ApiClient, path_with_query
+from sparewatt.cli.context import network_options
 from sparewatt.cli.groups import DefaultGroup
-from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, amount_body, path_with_query
+from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option, amount_body
+from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
+from sparewatt.protocol.api.credits import CreditBalance, CreditBalanceReply, CreditPosting
 
 id_option = click.option(
     "--id", "reference", metavar="ID", help="A name for this, so that doing it twice does it once."
 )
-
-
-class Credits(msgspec.Struct):
-    balance_usd: str = "0"
-    promo_usd: str = "0"
-    paid_usd: str = "0"
-    reserved_usd: str = "0"
-    total_usage: float = 0.0
-    promo_expires_at: float | None = None
-
-
-class Shown(msgspec.Struct):
-    data: Credits
-
-
-class _Moved(msgspec.Struct):
-    account: str
-    posted: bool
-    credits: Credits
 
 
 @click.group("credits", cls=DefaultGroup, default="balance")
@@ -51,8 +32,7 @@ def credits_() -> None:
 
 
 @credits_.command("balance")
-@click.option("--account", metavar="ID_OR_EMAIL", help="Of somebody else; for operators.")
-@json_option
+@account_option
 @network_options
 def balance(client: ApiClient, *, account: str | None, as_json: bool) -> None:
     """Show your credits: free ones, which are spent first, and paid ones.
@@ -62,13 +42,7 @@ def balance(client: ApiClient, *, account: str | None, as_json: bool) -> None:
       sparewatt credits balance
     """
     reply = client.get(path_with_query("/credits", {"account": account}))
-    if as_json:
-        output.print_json(reply.json())
-        return
-    found = reply.parse(Shown).data
-    output.print_facts(_facts(found))
-    if found.balance_usd == "0":
-        output.note("Nothing left to spend. 'sparewatt credits deposit USD' adds some, or ask the network's operator.")
+    reply.show(CreditBalanceReply, _print_balance, as_json=as_json)
 
 
 @credits_.command("grant", context_settings=NEGATIVE_IS_NO_OPTION)
@@ -77,7 +51,6 @@ def balance(client: ApiClient, *, account: str | None, as_json: bool) -> None:
 @click.option("--days", type=NUMBER, help="How long they last.  [default: the network's setting]")
 @click.option("--memo", help="Why; kept with it.")
 @id_option
-@json_option
 @network_options
 def grant(
     client: ApiClient,
@@ -96,14 +69,14 @@ def grant(
       sparewatt credits grant ann@example.com 5 --days 30 --id welcome-ann
     """
     body = amount_body(usd, reference=reference) | {"account": account, "days": days, "memo": memo}
-    _print_result(client.post("/credits/grant", body).json(), verb="Granted", usd=usd, as_json=as_json)
+    text = f"Granted {output.format_usd(usd.removeprefix('$'))}."
+    client.post("/credits/grant", body).show(CreditPosting, lambda done: _print_posting(done, text), as_json=as_json)
 
 
 @credits_.command("deposit", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("usd", metavar="USD")
 @click.option("--by", "adapter", default="test", show_default=True, help="The rail that the money came by.")
 @id_option
-@json_option
 @network_options
 def deposit(client: ApiClient, *, usd: str, adapter: str, reference: str | None, as_json: bool) -> None:
     """Add paid credits to your account. On a network of your own, test money is enough.
@@ -116,22 +89,14 @@ def deposit(client: ApiClient, *, usd: str, adapter: str, reference: str | None,
       sparewatt credits deposit 5 --by chain
     """
     body = amount_body(usd, reference=reference) | {"adapter": adapter}
-    _print_result(client.post("/credits/deposit", body).json(), verb="Deposited", usd=usd, as_json=as_json)
+    text = f"Deposited {output.format_usd(usd.removeprefix('$'))}."
+    client.post("/credits/deposit", body).show(CreditPosting, lambda done: _print_posting(done, text), as_json=as_json)
 
 
-def _print_result(told: Any, *, verb: str, usd: str, as_json: bool) -> None:
-    if as_json:
-        output.print_json(told)
-        return
-    moved = msgspec.convert(told, _Moved)
-    has = f"{moved.account} now has {output.format_usd(moved.credits.balance_usd)}."
-    output.print_lines(
-        [
-            f"{verb} {output.format_usd(usd.removeprefix('$'))}. {has}"
-            if moved.posted
-            else f"Done before, nothing changed. {has}"
-        ]
-    )
+def _print_posting(done: CreditPosting, text: str) -> None:
+    balance = output.format_usd(done.credits.balance_usd)
+    text = text if done.posted else "Done before, nothing changed."
+    output.print_lines([f"{text} {done.account} now has {balance}."])
 
 
 def format_time_left(seconds: float) -> str:
@@ -142,13 +107,19 @@ def format_time_left(seconds: float) -> str:
     return f"in {hours} hour{'s' if hours > 1 else ''}" if hours >= 1 else "within the hour"
 
 
-def _facts(found: Credits) -> list[tuple[str, output.Cell | str]]:
-    ends = found.promo_expires_at
-    expiry = "" if ends is None else f", the next expire {format_time_left(ends - time.time())}"
+def _print_balance(reply: CreditBalanceReply) -> None:
+    output.print_facts(_facts(reply.data))
+    if reply.data.balance_usd == "0":
+        output.note("Nothing left to spend. 'sparewatt credits deposit USD' adds some, or ask the network's operator.")
+
+
+def _facts(credit: CreditBalance) -> list[Fact]:
+    ends_at = credit.promo_expires_at
+    expiry = "" if ends_at is None else f", the next expire {format_time_left(ends_at - time.time())}"
     return [
-        ("Balance", f"${found.balance_usd}"),
-        ("Free", f"${found.promo_usd} (spent first{expiry})"),
-        ("Paid", f"${found.paid_usd}"),
-        ("Reserved", f"{output.format_usd(found.reserved_usd)} of it, by gateways for your requests"),
-        ("Spent", f"{output.format_usd(found.total_usage)} so far"),
+        ("Balance", f"${credit.balance_usd}"),
+        ("Free", f"${credit.promo_usd} (spent first{expiry})"),
+        ("Paid", f"${credit.paid_usd}"),
+        ("Reserved", f"{output.format_usd(credit.reserved_usd)} of it, by gateways for your requests"),
+        ("Spent", f"{output.format_usd(bytes(credit.total_usage).decode())} so far"),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,31 +12,18 @@ import msgspec
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError, ExitCode
-from sparewatt.cli.node.agent import agent_not_running, ask_agent, data_option, node_dir
-from sparewatt.cli.param_types import FiniteRange
+from sparewatt.cli.node.agent import NOT_RUNNING, ask_agent, ask_running_agent, data_option, node_dir
+from sparewatt.cli.output import Fact
+from sparewatt.cli.param_types import DURATION, FiniteRange
 
 if TYPE_CHECKING:
     from sparewatt.node.owner.owner_rules import OwnerRules
 
-_DURATION = re.compile(r"(\d{1,5})([smhd])\Z")
-_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DRAIN_POLL_S = 0.3
 
 
-class DurationParam(click.ParamType[float]):
-    """`30m`, `2h`, `1d`."""
-
-    name = "DURATION"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found = _DURATION.match(str(value).strip().lower())
-        if found is None:
-            self.fail(f"{value!r} is no duration. Write it like 30m, 2h or 1d.", param, ctx)
-        return int(found[1]) * _UNIT_S[found[2]]
-
-
 @click.command("pause")
-@click.option("--for", "for_s", type=DurationParam(), help="Come back by itself after this, e.g. 2h; else on 'resume'.")
+@click.option("--for", "for_s", type=DURATION, help="Come back by itself after this, e.g. 2h; else on 'resume'.")
 @data_option
 @json_option
 def pause(*, for_s: float | None, data_dir: Path | None, as_json: bool) -> None:
@@ -99,54 +85,52 @@ def schedule(
 
     if always and between:
         raise click.UsageError("--always and --between say opposite things: give one of them.")
+    if zone is not None and not between:
+        raise click.UsageError("--zone belongs to --between.")
     changes: dict[str, Any] = {}
     try:
-        if between:
-            changes["hours"] = parse_hours(between, zone)
+        if between or always:
+            changes["hours"] = parse_hours(between, zone) if between else None
     except BadHours as error:
         raise CliError(str(error), exit_code=ExitCode.USAGE) from None
-    if always:
-        changes["hours"] = None
     if max_watts is not None:
         changes["watts_max"] = max_watts or None
     if max_temperature is not None:
         changes["temperature_max_c"] = max_temperature or None
-    if zone is not None and not between:
-        raise click.UsageError("--zone belongs to --between.")
     _change_owner_rules(data_dir, changes, as_json=as_json, done="Kept." if changes else "")
 
 
 def _change_owner_rules(data_dir: Path | None, changes: dict[str, Any], *, as_json: bool, done: str) -> None:
-    """Through the agent if it runs, else in its directory, for when it starts."""
+    """Through the agent if it runs, else in its data directory, where it reads them when it starts."""
     from sparewatt.machine.data_dir import make_private_dir
     from sparewatt.node.owner.owner_rules import read_owner_rules, write_owner_rules
 
     folder = node_dir(data_dir)
-    wishes = msgspec.structs.replace(read_owner_rules(folder), **changes)
-    status = ask_agent(folder, {"do": "wish", "wishes": msgspec.to_builtins(wishes)} if changes else {"do": "status"})
+    rules = msgspec.structs.replace(read_owner_rules(folder), **changes)
+    written = msgspec.to_builtins(rules)
+    status = ask_agent(folder, {"do": "wish", "wishes": written} if changes else {"do": "status"})
     if status is None and changes:
         make_private_dir(folder)
-        write_owner_rules(folder, wishes)
+        write_owner_rules(folder, rules)
     if as_json:
-        output.print_json({"running": status is not None, "wishes": msgspec.to_builtins(wishes), "status": status})
+        output.print_json({"running": status is not None, "wishes": written, "status": status})
         return
-    output.print_facts(_facts(wishes, status))
+    output.print_facts(_facts(rules, status))
     if done:
-        output.note(done if status is not None else f"{done} No node runs here now; this counts from its next start.")
+        output.note(done if status is not None else f"{done} {NOT_RUNNING}")
 
 
-def _facts(wishes: OwnerRules, status: dict[str, Any] | None) -> list[tuple[str, output.Cell | str]]:
-    state = output.state_cell(status["state"]) if status else "not running"
-    facts: list[tuple[str, output.Cell | str]] = [("State", state)]
+def _facts(rules: OwnerRules, status: dict[str, Any] | None) -> list[Fact]:
+    facts: list[Fact] = [("State", output.state_cell(status["state"]) if status else "not running")]
     if status and status["paused"]:
         running = f"; {status['running']} running are finished" if status["running"] else ""
         facts.append(("Paused", f"{status['paused']}{running}"))
-    facts += [
-        ("Hours", str(wishes.hours) if wishes.hours else "always"),
-        ("At most", f"{wishes.watts_max:g} W" if wishes.watts_max else "no ceiling on power"),
-        ("", f"{wishes.temperature_max_c:g} °C" if wishes.temperature_max_c else "no ceiling on temperature"),
+    return [
+        *facts,
+        ("Hours", str(rules.hours) if rules.hours else "always"),
+        ("At most", f"{rules.watts_max:g} W" if rules.watts_max else "no ceiling on power"),
+        ("", f"{rules.temperature_max_c:g} °C" if rules.temperature_max_c else "no ceiling on temperature"),
     ]
-    return facts
 
 
 @click.command("drain")
@@ -161,9 +145,7 @@ def drain(*, no_wait: bool, data_dir: Path | None, as_json: bool) -> None:
       sparewatt node drain
     """
     folder = node_dir(data_dir)
-    status = ask_agent(folder, {"do": "drain"})
-    if status is None:
-        raise agent_not_running(folder)
+    status = ask_running_agent(folder, {"do": "drain"})
     running = status["running"] + status["queued"]
     if not as_json:
         output.note(f"{running} answers are finished first." if running else "The node ends.")

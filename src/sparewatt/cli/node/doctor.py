@@ -1,4 +1,4 @@
-"""`sparewatt node doctor`: what is wrong here, and what to do about it."""
+"""`sparewatt node doctor`: looks for what is wrong on this machine, and says what to do about it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import ExitCode
 from sparewatt.cli.node.agent import data_option, node_dir
+from sparewatt.cli.output import Cell, Column, left, prose
 
 _MARKS = {
-    "ok": output.Cell("ok", "#2DD4BF"),
-    "warning": output.Cell("look", "#F59E0B"),
-    "failure": output.Cell("WRONG", "bold #F87171"),
+    "ok": Cell("ok", "#2DD4BF"),
+    "warning": Cell("look", "#F59E0B"),
+    "failure": Cell("WRONG", "bold #F87171"),
 }
 
 
@@ -28,16 +29,7 @@ _MARKS = {
 @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
 @data_option
 @json_option
-def doctor(
-    *,
-    gateway_url: str | None,
-    token: str | None,
-    backend_url: str | None,
-    measure: bool,
-    insecure: bool,
-    data_dir: Path | None,
-    as_json: bool,
-) -> None:
+def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
     """Look for what is wrong: gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
 
     Says what it found in plain words and what to do. The gateway is that of the running node, or the URL given. Ends
@@ -54,28 +46,22 @@ def doctor(
     from sparewatt.core.clock import SystemClock
     from sparewatt.node.doctor.diagnostics import run_diagnostics
 
-    found = asyncio.run(
-        run_diagnostics(
-            node_dir(data_dir),
-            gateway_url=gateway_url,
-            token=token,
-            backend_url=backend_url,
-            insecure=insecure,
-            measure=measure,
-            clock=SystemClock(),
-        )
-    )
+    found = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock()))
     if as_json:
         output.print_json(found)
     else:
-        _print(found)
+        _print_checks(found["checks"])
     if not found["ok"]:
         sys.exit(ExitCode.FAILURE)
 
 
-def _print(found: dict[str, Any]) -> None:
-    columns = [*output.left("", "WHAT"), *output.prose("FOUND", "WHAT TO DO")]
-    rows = [[_MARKS[each["verdict"]], each["name"], each["found"], each.get("advice", "")] for each in found["checks"]]
-    output.print_table(columns, rows)
-    wrong = sum(each["verdict"] == "failure" for each in found["checks"])
-    output.note("Nothing is wrong." if not wrong else f"{wrong} of {len(rows)} are wrong; begin with the first.")
+def _print_checks(checks: list[dict[str, Any]]) -> None:
+    columns: list[Column[dict[str, Any]]] = [
+        left("", lambda check: _MARKS[check["verdict"]]),
+        left("WHAT", lambda check: check["name"]),
+        prose("FOUND", lambda check: check["found"]),
+        prose("WHAT TO DO", lambda check: check.get("advice", "")),
+    ]
+    output.print_table(columns, checks)
+    wrong = sum(check["verdict"] == "failure" for check in checks)
+    output.note("Nothing is wrong." if not wrong else f"{wrong} of {len(checks)} are wrong; begin with the first.")

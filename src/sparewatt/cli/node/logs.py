@@ -1,4 +1,4 @@
-"""`sparewatt node logs`: what the agent has written down."""
+"""`sparewatt node logs`: the log file of this machine's agent."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def logs(*, lines: int, follow: bool, as_json: bool, data_dir: Path | None) -> N
 
 
 def format_log_line(line: str) -> str:
-    """Time, event and fields; a line that is no JSON as it is."""
+    """Time, event and fields of a line of JSON; any other line as it is."""
     try:
         entry = json.loads(line)
         when = dt.datetime.fromtimestamp(entry["t"]).astimezone()
     except (ValueError, KeyError, TypeError, OverflowError):
         return output.clean(line)
-    said = entry.get("text") or entry.get("event", "")
+    event = entry.get("text") or entry.get("event", "")
     fields = " ".join(f"{name}={value}" for name, value in entry.items() if name not in _SHOWN)
     mark = "" if entry.get("level") == "info" else f"{str(entry.get('level')).upper()} "
-    return output.clean(f"{when:%Y-%m-%d %H:%M:%S}  {mark}{said}  {fields}".rstrip())
+    return output.clean(f"{when:%Y-%m-%d %H:%M:%S}  {mark}{event}  {fields}".rstrip())

@@ -1,4 +1,4 @@
-"""`sparewatt node`: lend this machine to a network."""
+"""`sparewatt node`: lend this machine to a network. Here are the group and its commands `join`, `token` and `why`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient, path_of
+from sparewatt.cli.client import ApiClient, path_of, path_with_query
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.node.agent import joined_network_options
+from sparewatt.cli.node.agent import data_option, joined_network_options, node_dir
 from sparewatt.cli.node.availability import drain, pause, resume, schedule
 from sparewatt.cli.node.doctor import doctor
 from sparewatt.cli.node.earnings import earnings
@@ -22,6 +21,8 @@ from sparewatt.cli.node.price import price
 from sparewatt.cli.node.service import service
 from sparewatt.cli.node.status import status
 from sparewatt.cli.param_types import NUMBER
+from sparewatt.protocol.api.accounts import JoinToken
+from sparewatt.protocol.api.nodes import NodeMatchReport
 
 
 @click.group()
@@ -85,6 +86,7 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     if flags["backend_url"] and flags["serve"]:
         raise click.UsageError("--backend fronts a server that runs, --serve starts one: give one of them.")
     import asyncio
+    import json
 
     from sparewatt.core.errors import JoinRefused, StartupError
     from sparewatt.core.log import log_without_stderr
@@ -97,21 +99,23 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     die_with_parent()
     flags["gateway_url"] = gateway_url
     given = given_settings(section="node", flags=flags, env=os.environ, file=config)
-    kept = read_saved_settings(build_settings(NodeSettings, given, section="node").data_dir)
-    settings = build_settings(NodeSettings, merge_saved_settings(given, kept), section="node")
+    saved = read_saved_settings(build_settings(NodeSettings, given, section="node").data_dir)
+    settings = build_settings(NodeSettings, merge_saved_settings(given, saved), section="node")
     if warning := region_warning(settings.region):
         output.note(warning)
-    log_without_stderr(
-        settings.log_level
-    )  # until the data directory is ours; the terminal is for what is told in words
+    log_without_stderr(settings.log_level)  # `run_node` opens the log file; the terminal gets sentences only
+
+    def notify(text: str) -> None:
+        click.echo(json.dumps({"message": text}) if as_json else text)
+
     try:
-        asyncio.run(run_node(settings, tell=_notifier(as_json=as_json)))
+        asyncio.run(run_node(settings, tell=notify))
     except JoinRefused as refused:
         raise StartupError(f"The gateway refused this node: {refused.message}") from None
 
 
 def region_warning(region: str) -> str | None:
-    """A word that names no place is allowed, but no job that is bound to a region will come."""
+    """Any text is allowed as a region, but only a place satisfies a policy with `region`."""
     from sparewatt.node.settings import REGION_DEFAULT
     from sparewatt.policy.regions import GROUPS, place_of
 
@@ -123,18 +127,8 @@ def region_warning(region: str) -> str | None:
     )
 
 
-def _notifier(*, as_json: bool) -> Any:
-    import json
-
-    def tell(text: str) -> None:
-        click.echo(json.dumps({"message": text}) if as_json else text)
-
-    return tell
-
-
 @node.command("token")
 @click.option("-q", "--quiet", is_flag=True, help="Print the token only.")
-@json_option
 @network_options
 def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
     """Make a join token, good for one node and for 24 hours, and print the line that installs a node and joins.
@@ -146,21 +140,14 @@ def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
       sparewatt node token
       sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)
     """
-    made = client.post("/join-tokens", {}).json()
-    if as_json:
-        output.print_json(made)
-        return
-    if quiet:
-        output.print_lines([made["token"]])
-        return
-    output.print_lines([made.get("join_line") or f"sparewatt node join {client.root_url} --token {made['token']}"])
-    output.note("Good for one node. Run it on the machine that joins, in a Python environment of its own.")
 
+    def show(made: JoinToken) -> None:
+        join_line = made.join_line or f"sparewatt node join {client.root_url} --token {made.token}"
+        output.print_lines([made.token if quiet else join_line])
+        if not quiet:
+            output.note("Good for one node. Run it on the machine that joins, in a Python environment of its own.")
 
-class WhyAnswer(msgspec.Struct):
-    node: str
-    name: str | None = None
-    sentences: list[str] = []
+    client.post("/join-tokens", {}).show(JoinToken, show, as_json=as_json)
 
 
 @node.command("why")
@@ -168,13 +155,7 @@ class WhyAnswer(msgspec.Struct):
 @click.option(
     "--last", type=click.IntRange(1, 2000), metavar="N", help="How many matches to look back.  [default: 1000]"
 )
-@click.option(
-    "--data",
-    "data_dir",
-    type=click.Path(path_type=Path),
-    help="Where this machine's node keeps its key, if no node is named.  [default: ~/.local/share/sparewatt/node]",
-)
-@json_option
+@data_option
 @joined_network_options
 def why(client: ApiClient, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
     """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node.
@@ -184,23 +165,22 @@ def why(client: ApiClient, *, wanted: str | None, last: int | None, data_dir: Pa
       sparewatt node why berlin-4090
       sparewatt node why --last 100
     """
-    path = path_of("nodes", wanted or _own_address(data_dir), "why")
-    reply = client.get(path if last is None else f"{path}?last={last}")
-    if as_json:
-        output.print_json(reply.json())
-        return
-    told = reply.parse(WhyAnswer)
-    output.print_facts([("Node", told.name or output.UNKNOWN), ("ID", told.node)])
+    path = path_of("nodes", wanted or _own_address(node_dir(data_dir)), "why")
+    client.get(path_with_query(path, {"last": last})).show(NodeMatchReport, _print_report, as_json=as_json)
+
+
+def _print_report(report: NodeMatchReport) -> None:
+    output.print_facts([("Node", report.name), ("ID", report.node)])
     print()
-    output.print_lines(told.sentences)
+    output.print_lines(report.sentences)
 
 
-def _own_address(data_dir: Path | None) -> str:
+def _own_address(data_dir: Path) -> str:
+    """The address of this machine's node, by its key."""
     from sparewatt.node.identity import KEY_FILE
-    from sparewatt.node.settings import default_data_dir
     from sparewatt.protocol.signing import SigningKey
 
-    path = (data_dir or default_data_dir()) / KEY_FILE
+    path = data_dir / KEY_FILE
     try:
         return SigningKey.read(path).address
     except (OSError, ValueError):

@@ -9,11 +9,11 @@ import pytest
 from sparewatt.cli.context import remember_network, resolve_network
 from sparewatt.cli.credentials import Login, credentials_file, forget_login, read_logins, save_login
 from sparewatt.cli.errors import CliError
+from tests.unit.cli.canned import ACCOUNT, CREDITS, api_key
 from tests.unit.cli.conftest import Run, run_alone
 from tests.unit.cli.fake_network import KEY, FakeNetwork
 
 PASSWORD = "correct horse battery"
-ACCOUNT = {"id": "acc_1", "name": "ann", "email": "ann@example.org", "role": "user"}
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def network_with_people(network: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -
     entered = {"account": ACCOUNT, "csrf_token": "csrf-1"}
     network.on("POST /v1/login", entered, headers=cookie)
     network.on("POST /v1/signup", entered, headers=cookie, status=201)
-    network.on("POST /v1/keys", {"id": "key_1", "key": "sk-sw-machine"}, status=201)
+    network.on("POST /v1/keys", api_key(key="sk-sw-machine"), status=201)
     network.on("POST /v1/logout", {"logged_out": True})
-    network.on("DELETE /v1/keys/key_1", {"id": "key_1", "revoked": True})
+    network.on("DELETE /v1/keys/key_1", api_key(revoked=True))
     return network
 
 
@@ -153,7 +153,7 @@ def test_a_damaged_file_is_said_and_a_new_login_mends_it(text: str) -> None:
 
 
 def test_whoami_tells_account_role_scopes_and_limits(network: FakeNetwork, run: Run) -> None:
-    key = {"id": "key_1", "name": "app", "budget": {"usd": "5", "period": "day"}, "requests_per_min": 7}
+    key = api_key(budget={"nano": 5 * 10**9, "usd": "5", "period": "day"}, requests_per_min=7)
     me = {"account": ACCOUNT, "role": "user", "scopes": ["inference"], "key": key}
     network.on("GET /v1/me", me)
     shown = run("whoami").stdout
@@ -183,7 +183,7 @@ def test_an_operator_lists_shows_and_changes_accounts(network: FakeNetwork, run:
     network.on("GET /v1/accounts?after=acc_0", {"data": []})
     network.on("GET /v1/accounts/ann@example.org", ACCOUNT)
     network.on("PATCH /v1/accounts/acc_1", ACCOUNT | {"role": "operator"})
-    network.on("GET /v1/credits?account=acc_1", {"data": {"balance_usd": "3"}})
+    network.on("GET /v1/credits?account=acc_1", {"data": CREDITS | {"balance_usd": "3"}})
     network.on("POST /v1/accounts/acc_1/close", ACCOUNT | {"closed_at": 5.0})
     network.on("POST /v1/accounts/acc_1/reset-password", {"token": "reset-sw-1", "expires_at": 5.0}, status=201)
     network.on("POST /v1/invites", {"token": "invite-sw-1", "expires_at": 5.0}, status=201)
@@ -207,7 +207,7 @@ def test_closing_asks_on_a_terminal(
     network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch, typed: list[str] | None, *, is_closed: bool
 ) -> None:
     """None means `--yes`."""
-    network.on("GET /v1/credits?account=acc_1", {"data": {"balance_usd": "3"}})
+    network.on("GET /v1/credits?account=acc_1", {"data": CREDITS | {"balance_usd": "3"}})
     network.on("POST /v1/accounts/acc_1/close", ACCOUNT | {"closed_at": 5.0})
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True, raising=False)
     result = run("accounts", "close", "acc_1", *(["--yes"] if typed is None else []), stdin="".join(typed or []))
@@ -232,7 +232,7 @@ def test_a_new_account_hears_what_it_did_not_get(network_with_people: FakeNetwor
 
 
 def test_anybody_closes_their_own_account_with_its_password(network: FakeNetwork, run: Run) -> None:
-    network.on("GET /v1/credits", {"data": {"balance_usd": "3"}})
+    network.on("GET /v1/credits", {"data": CREDITS | {"balance_usd": "3"}})
     network.on("POST /v1/me/close", ACCOUNT | {"closed_at": 5.0})
     closed = run("accounts", "close", "--me", stdin=PASSWORD + "\n")
     assert "closed" in closed.stdout

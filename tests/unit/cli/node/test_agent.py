@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import plistlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
 from sparewatt.cli.node.logs import format_log_line
-from sparewatt.cli.node.node import region_warning
-from sparewatt.cli.node.service import with_absolute_paths
-from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.node.log_file import FILE
 from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, read_owner_rules
-from sparewatt.node.saved_settings import read_saved_settings, save_settings
+from sparewatt.node.saved_settings import read_saved_settings
 from tests.unit.cli.conftest import run_alone
 from tests.unit.cli.fake_agent import STATUS, Node, running_agent
-from tests.unit.node.rig import node_settings
 
 COMMANDS = [
     *(["node", name] for name in ("status", "pause", "resume", "drain", "schedule", "doctor", "logs", "service")),
@@ -133,18 +127,6 @@ def test_a_model_server_that_is_gone_is_shown(node: Node) -> None:
     assert "online" not in shown
 
 
-@pytest.mark.parametrize("region", ["local", "DE", "de-berlin", "eu-west", "UK", "us-east", "apac"])
-def test_a_region_that_names_a_place_needs_no_warning(region: str) -> None:
-    assert region_warning(region) is None
-
-
-@pytest.mark.parametrize("region", ["Atlantis", "attic", "eu-west-2"])
-def test_a_region_that_names_no_place_is_told_with_those_that_do(region: str) -> None:
-    warning = region_warning(region)
-    assert warning is not None
-    assert all(word in warning for word in (region, "DE", "EUROPE", "LATAM"))
-
-
 def test_what_the_agent_refuses_is_told(node: Node) -> None:
     node.answer = {"error": "No gateway would take this node."}
     result = node.run("price", "set", "--hourly", "1")
@@ -168,51 +150,3 @@ def test_logs_are_shown_in_words_and_as_they_are(away: Node) -> None:
 def test_without_a_log_there_is_a_next_step(away: Node) -> None:
     result = away.run("logs")
     assert (result.exit_code, "no log" in result.stderr) == (1, True)
-
-
-def printed(kind: str, *words: str) -> str:
-    text: str = run_alone("node", "service", "--for", kind, "--data", "/srv/no de", *words).stdout
-    return text
-
-
-READ: dict[str, Callable[[str], list[str]]] = {
-    "systemd": lambda text: next(line for line in text.splitlines() if line.startswith("ExecStart=")).split(),
-    "launchd": lambda text: list(plistlib.loads(text.encode())["ProgramArguments"]),
-    "windows": lambda text: (
-        (
-            "".join(ET.fromstring(text.split("?>", 1)[1]).itertext())  # noqa: S314 (our own)
-        ).split()
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", READ)
-def test_a_service_joins_with_the_options_given(kind: str) -> None:
-    text = printed(kind, "https://gateway.example", "--name", "attic")
-    words = READ[kind](text)
-    assert {"node", "join", "https://gateway.example", "--name", "attic"} <= set(words)
-    assert "no de" in text
-
-
-def test_a_service_serves_with_what_its_node_was_joined_with(away: Node) -> None:
-    save_settings(node_settings(make_private_dir(away.folder), serve=Path("/models/small.gguf")))
-    words = ("node", "service", "--data", str(away.folder), "https://gateway.example")
-    assert "/models/small.gguf" in run_alone(*words).stderr
-    assert json.loads(run_alone(*words[:2], "--json", *words[2:]).stdout)["kept_serving"] == "/models/small.gguf"
-
-
-def test_a_service_names_files_by_their_whole_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = ("--serve", "model.gguf", "--config=node.toml", "--name", "model.gguf")
-    whole = ["--serve", f"{tmp_path}/model.gguf", f"--config={tmp_path}/node.toml", "--name", "model.gguf"]
-    assert with_absolute_paths(given) == whole
-
-
-def test_a_token_does_not_belong_in_such_a_file() -> None:
-    result = run_alone("node", "service", "https://gateway.example", "--token", "join-sw-1")
-    assert result.exit_code == 2
-    assert "by hand" in result.stderr
-
-
-def test_options_with_a_typo_are_told_now_and_not_at_the_next_boot() -> None:
-    assert run_alone("node", "service", "https://gateway.example", "--nmae", "x").exit_code == 2

@@ -8,11 +8,12 @@ import pytest
 
 from sparewatt.cli import output
 from sparewatt.cli.chat import chat as talk
-from sparewatt.cli.chat.answer import AnswerOrigin, ChatAnswer, Choice, Chunk, Delta, NodeNameCache
+from sparewatt.cli.chat.answer import AnswerOrigin, ChatAnswer, NodeNameCache
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import NetworkContext
 from sparewatt.cli.errors import ApiError
-from tests.unit.cli.canned import BERLIN
+from sparewatt.protocol.api.inference import ChatChunk, ChatChunkChoice, ChatDelta
+from tests.unit.cli.canned import BERLIN, node
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import KEY, FakeNetwork, piece, sse
 
@@ -170,8 +171,9 @@ def test_a_refused_question(network: FakeNetwork, run: Run, status: int, code: s
 
 def test_summary_mentions_what_is_unusual() -> None:
     answer = ChatAnswer(0.0, origin=AnswerOrigin(attempts=2))
-    answer.add(Chunk([Choice(Delta("a"))]), now_s=0.5)
-    answer.add(Chunk([Choice(Delta("b"), "length")]), now_s=1.0)
+    for text, finish_reason, now_s in (("a", None, 0.5), ("b", "length", 1.0)):
+        choice = ChatChunkChoice(delta=ChatDelta(content=text), finish_reason=finish_reason)
+        answer.add(ChatChunk(choices=[choice]), now_s=now_s)
     assert answer.summary() == (
         "unknown node · unknown region · first token 500 ms · 2.0 tokens/s · 2 tokens · 2 attempts · "
         "cut at the token limit · no match id"
@@ -229,7 +231,7 @@ def test_a_terminal_is_told_the_name_of_the_node_asked_for_once(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     network.streams(HELLO, headers=HEADERS)
-    network.on(f"GET /v1/nodes/{BERLIN}", {"id": BERLIN, "name": "berlin"})
+    network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin"))
     converse("One", "Two")
     assert capsys.readouterr().err.count("berlin · eu · ") == 2
     assert [seen.method for seen in network.seen] == ["POST", "GET", "POST"]
@@ -266,11 +268,11 @@ def test_ctrl_c_stops_only_the_answer(
 def test_ctrl_c_in_a_single_answer_ends_the_command(
     network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_data: str, _shape: object) -> None:
+    def interrupted(_text: str) -> None:
         raise KeyboardInterrupt
 
     network.streams(HELLO)
-    monkeypatch.setattr(talk, "decode", interrupted)
+    monkeypatch.setattr(talk, "_write", interrupted)
     assert run("chat", "m", "Hello").exit_code == 130
 
 
