@@ -82,7 +82,7 @@ def decode(body: bytes | str, shape: type[T], *, base_url: str) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CliError(
             f"The gateway at {base_url} answered something that this version ({__version__}) does not know: {error}.",
-            next_step="Update sparewatt, here or on the gateway, whichever is older; and check that the address is right.",
+            next_step="Update sparewatt, here or on the gateway, whichever is older. Check that the address is right.",
         ) from None
 
 

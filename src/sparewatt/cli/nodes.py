@@ -15,6 +15,7 @@ from sparewatt.cli.context import network_options, quiet_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import DefaultGroup
 from sparewatt.cli.output import Column, Fact, left, prose, right
+from sparewatt.cli.routing import policy_file_query
 from sparewatt.core.plural import pluralize
 from sparewatt.policy.fields import SORTS
 from sparewatt.protocol.api.nodes import Node, NodeList, NodeModel, NodeReputation
@@ -36,10 +37,13 @@ def nodes() -> None:
 
 @nodes.command("list")
 @click.argument("query", metavar="[QUERY]", nargs=-1)
+@click.option("--policy", metavar="FILE", help="Those that a policy file allows, in YAML or JSON; instead of QUERY.")
 @click.option("--sort", type=click.Choice(SORTS), help="Which come first.")
 @quiet_option
 @network_options
-def list_nodes(client: ApiClient, *, query: tuple[str, ...], sort: str | None, as_json: bool, quiet: bool) -> None:
+def list_nodes(
+    client: ApiClient, *, query: tuple[str, ...], policy: str | None, sort: str | None, as_json: bool, quiet: bool
+) -> None:
     """List the nodes and how they are doing.
 
     QUERY holds conditions that all hold, with = != < <= > >= in notin. The words are those of a policy.
@@ -48,8 +52,12 @@ def list_nodes(client: ApiClient, *, query: tuple[str, ...], sort: str | None, a
     Example:
       sparewatt nodes list
       sparewatt nodes list 'region=EU vram_gb>=24 max_price=0.30' --sort throughput
+      sparewatt nodes list --policy policy.yaml
     """
-    path = path_with_query("/nodes", {"q": " ".join(query) or None, "sort": sort})
+    if policy is not None and query:
+        raise click.UsageError("--policy and QUERY both say which nodes to list: give one of them.")
+    wanted = policy_file_query(policy) if policy is not None else " ".join(query)
+    path = path_with_query("/nodes", {"q": wanted or None, "sort": sort})
     client.get(path).show(NodeList, print_ids if quiet else _print_nodes, as_json=as_json)
 
 

@@ -1,7 +1,7 @@
 """Options that say which nodes may serve a job and how they are ranked: `--policy`, `--route` and `--ranking`.
 
 A policy is a file in YAML or JSON, or a query on the command line, both in the vocabulary of `policy/`. A file is
-checked here, so that an error names its line; a query is checked by the gateway.
+parsed here, so that an error names its line; a query is parsed by the gateway.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sparewatt.cli import output
+
+if TYPE_CHECKING:
+    from sparewatt.policy.policy_file import PolicyFile
 
 R = TypeVar("R")
 
@@ -57,10 +60,8 @@ def _read_routing(policy: str | None, route: str | None, ranking: str | None) ->
         return JobRouting(ranking=ranking, headers=_route_header(route))
     fields = read_policy_option(policy)
     if isinstance(fields, str):
-        raise click.BadParameter(
-            f"{policy!r} is neither a file nor a ranking ({', '.join(RANKINGS)}). A query goes into --route.",
-            param_hint="'--policy'",
-        )
+        rankings = ", ".join(RANKINGS)
+        raise _bad_file(f"{policy!r} is neither a file nor a ranking ({rankings}). A query goes into --route.")
     return JobRouting(ranking=ranking, body={"provider": fields})
 
 
@@ -79,7 +80,14 @@ def read_policy_option(text: str) -> str | dict[str, object]:
     """The fields of a policy file; a text that is no file is a query, and returned as it is."""
     path = Path(text)
     is_named_as_file = path.suffix.lower() in _FILE_SUFFIXES and not set(text) & set("=<>")
-    return _read_policy_file(path) if is_named_as_file or _is_file(path) else text
+    return _read_policy_file(path).fields if is_named_as_file or _is_file(path) else text
+
+
+def policy_file_query(file: str) -> str:
+    """A policy file as a query on one line, for a path that has no body."""
+    from sparewatt.policy.formatter import to_line
+
+    return to_line(_read_policy_file(Path(file)).policy)
 
 
 def _is_file(path: Path) -> bool:
@@ -89,7 +97,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read_policy_file(path: Path) -> dict[str, object]:
+def _read_policy_file(path: Path) -> PolicyFile:
     from sparewatt.core.errors import BadRequest
     from sparewatt.policy.policy_file import error_line, read_policy_file
 
@@ -107,7 +115,7 @@ def _read_policy_file(path: Path) -> dict[str, object]:
         raise _bad_file(f"{path} has no field, so it would allow every node.")
     if file.ignored:
         output.note(f"{path}: without effect: {', '.join(file.ignored)}.")
-    return file.fields
+    return file
 
 
 def _bad_file(message: str) -> click.BadParameter:

@@ -44,8 +44,8 @@ def test_status_as_json_is_what_the_network_said(network: FakeNetwork, run: Run)
 
 
 def test_status_of_a_network_without_a_chain_says_what_is_missing(network: FakeNetwork, run: Run) -> None:
-    nothing: dict[str, object] = {"rpc": None, "chain_id": None, "contracts": {}, "indexed_block": None, "head_block": None}
-    network.on("GET /v1/chain", SHOWN | nothing | {"note": "This network has no chain."})
+    unknown = dict.fromkeys(("rpc", "chain_id", "indexed_block", "head_block"))
+    network.on("GET /v1/chain", SHOWN | unknown | {"contracts": {}, "note": "This network has no chain."})
     result = run("chain", "status")
     assert result.exit_code == 0
     assert "This network has no chain." in result.stderr
