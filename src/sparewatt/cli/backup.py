@@ -12,7 +12,7 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.gateway.database import gateway_data_dir, network_database
+from sparewatt.cli.gateway import gateway_data_dir, network_database
 
 if TYPE_CHECKING:
     from sparewatt.gateway.backup.archive import Manifest

@@ -29,7 +29,7 @@ _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 SECTIONS = {
     "Use a network": {
-        "chat": LazyCommand("sparewatt.cli.chat.chat:chat", "Talk to a model, or ask it one thing."),
+        "chat": LazyCommand("sparewatt.cli.chat:chat", "Talk to a model, or ask it one thing."),
         "models": LazyCommand("sparewatt.cli.models:models", "List what is served, with prices."),
         "match": LazyCommand("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": LazyCommand("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
@@ -41,7 +41,7 @@ SECTIONS = {
         "logout": LazyCommand("sparewatt.cli.accounts.login:logout", "Log out and revoke this machine's key."),
         "whoami": LazyCommand("sparewatt.cli.accounts.login:whoami", "Show who you are here, and what you may do."),
         "keys": LazyCommand("sparewatt.cli.accounts.keys:keys", "Create, list, limit and revoke API keys."),
-        "password": LazyCommand("sparewatt.cli.accounts.password:password", "Change or reset your password."),
+        "password": LazyCommand("sparewatt.cli.accounts.login:password", "Change or reset your password."),
         "credits": LazyCommand("sparewatt.cli.money.credits:credits_", "Show what you have to spend, and get more."),
         "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
@@ -49,13 +49,11 @@ SECTIONS = {
     "Run a network": {
         "up": LazyCommand("sparewatt.cli.up:up", "Start a whole network on this machine."),
         "node": LazyCommand("sparewatt.cli.node.node:node", "Lend this machine's GPU to a network."),
-        "gateway": LazyCommand("sparewatt.cli.gateway.gateway:gateway", "Run the endpoint that clients call."),
+        "gateway": LazyCommand("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
         "backup": LazyCommand("sparewatt.cli.backup:backup", "Write all of a network into one file, while it runs."),
         "restore": LazyCommand("sparewatt.cli.backup:restore", "Make a network from its backup."),
         "accounts": LazyCommand("sparewatt.cli.accounts.accounts:accounts", "See and manage everybody's accounts."),
-        "treasury": LazyCommand(
-            "sparewatt.cli.money.treasury:treasury", "Show or fund what serving free credits pays."
-        ),
+        "treasury": LazyCommand("sparewatt.cli.money.credits:treasury", "Show or fund what serving free credits pays."),
         "ledger": LazyCommand("sparewatt.cli.money.ledger:ledger", "Check the books."),
         "chain": LazyCommand("sparewatt.cli.chain:chain", "Show and serve the network's chain."),
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from sparewatt.cli.gateway.gateway import gateway
+from sparewatt.cli.gateway import gateway
 from sparewatt.core.errors import StartupError
 from sparewatt.edge.listener import bind, listen
 from sparewatt.gateway.processes import reserved_ports, run_processes

@@ -1,4 +1,4 @@
-"""`sparewatt signup`, `login`, `logout` and `whoami`: an account on this machine, by an API key made for it.
+"""`sparewatt signup`, `login`, `logout`, `whoami`, `password`: an account on this machine, by an API key made for it.
 
 Passwords are prompted for or read from stdin, never taken from the command line, where every process can read them.
 """
@@ -19,7 +19,13 @@ from sparewatt.cli.client import ApiClient, path_of
 from sparewatt.cli.context import SCOPES, NetworkContext, address_options, network_options, resolve_network
 from sparewatt.cli.credentials import Login, forget_login, read_logins, save_login
 from sparewatt.cli.errors import ApiError, CliError, ExitCode
-from sparewatt.protocol.api.accounts import CreatedKey, NewSession, PrincipalInfo
+from sparewatt.protocol.api.accounts import (
+    CreatedKey,
+    NewSession,
+    PasswordChangeResult,
+    PasswordResetRequestResult,
+    PrincipalInfo,
+)
 
 KEY_LIFE_S = 90 * 24 * 3600
 """A machine that is lost or sold should not stay logged in for ever."""
@@ -171,3 +177,60 @@ def whoami(client: ApiClient, *, as_json: bool) -> None:
         output.print_facts(facts)
 
     client.get("/me").show(PrincipalInfo, show, as_json=as_json)
+
+
+@click.group()
+def password() -> None:
+    """Change or reset your password.
+
+    \b
+    Example:
+      sparewatt password change
+    """
+
+
+@password.command("change")
+@network_options
+def change(client: ApiClient, *, as_json: bool) -> None:
+    """Change your password. Every browser is logged out; keys go on.
+
+    \b
+    Example:
+      sparewatt password change
+    """
+    body = {
+        "current_password": prompt_password("Current password"),
+        "password": prompt_password("New password", confirm=True),
+    }
+    reply = client.post("/password", body)
+    reply.show(PasswordChangeResult, lambda _: print("The password is changed."), as_json=as_json)
+
+
+@password.command("request")
+@email_option
+@address_options
+def request(client: ApiClient, *, email: str | None, as_json: bool) -> None:
+    """Have a reset token sent to your e-mail, if the network sends mail.
+
+    \b
+    Example:
+      sparewatt password request --email ann@example.org
+    """
+    reply = client.post("/password/reset-request", {"email": prompt_email(email)})
+    text = "If the network knows this address, a mail is on its way."
+    reply.show(PasswordResetRequestResult, lambda _: print(text), as_json=as_json)
+
+
+@password.command("reset")
+@address_options
+def reset(client: ApiClient, *, as_json: bool) -> None:
+    """Set a new password with a reset token. Token and password are asked for, or read from stdin, a line each.
+
+    \b
+    Example:
+      sparewatt password reset
+    """
+    body = {"token": prompt_password("Reset token"), "password": prompt_password("New password", confirm=True)}
+    reply = client.post("/password/reset", body)
+    text = "The password is set. Log in with 'sparewatt login'."
+    reply.show(PasswordChangeResult, lambda _: print(text), as_json=as_json)

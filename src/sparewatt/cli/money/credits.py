@@ -1,4 +1,4 @@
-"""`sparewatt credits`: what an account has to spend, and how it gets more."""
+"""`sparewatt credits` and `treasury`: what an account has to spend, and what pays for serving free credits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from sparewatt.cli.groups import DefaultGroup
 from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option, amount_body
 from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
-from sparewatt.protocol.api.credits import CreditBalance, CreditBalanceReply, CreditPosting
+from sparewatt.protocol.api.credits import (
+    CreditBalance,
+    CreditBalanceReply,
+    CreditPosting,
+    TreasuryBalance,
+    TreasuryPosting,
+    TreasuryReply,
+)
 
 id_option = click.option(
     "--id", "reference", metavar="ID", help="A name for this, so that doing it twice does it once."
@@ -123,3 +130,62 @@ def _facts(credit: CreditBalance) -> list[Fact]:
         ("Reserved", f"{output.format_usd(credit.reserved_usd)} of it, by gateways for your requests"),
         ("Spent", f"{output.format_usd(bytes(credit.total_usage).decode())} so far"),
     ]
+
+
+@click.group(cls=DefaultGroup, default="show")
+def treasury() -> None:
+    """Show or fund what turns promo income into payable income.
+
+    \b
+    Example:
+      sparewatt treasury
+      sparewatt treasury fund 100
+    """
+
+
+@treasury.command("show")
+@network_options
+def show(client: ApiClient, *, as_json: bool) -> None:
+    """Show what is there, and how much of it becomes payable per day.
+
+    \b
+    Example:
+      sparewatt treasury show
+    """
+    client.get("/treasury").show(TreasuryReply, _print_treasury, as_json=as_json)
+
+
+@treasury.command("fund", context_settings=NEGATIVE_IS_NO_OPTION)
+@click.argument("usd", metavar="USD")
+@id_option
+@network_options
+def fund(client: ApiClient, *, usd: str, reference: str | None, as_json: bool) -> None:
+    """Put money aside for owners who serve free credits. For operators.
+
+    \b
+    Example:
+      sparewatt treasury fund 100 --id november
+    """
+    reply = client.post("/treasury/fund", amount_body(usd, reference=reference))
+    reply.show(TreasuryPosting, _print_funding, as_json=as_json)
+
+
+def _print_treasury(reply: TreasuryReply) -> None:
+    _print_treasury_balance(reply.data)
+    if reply.data.balance_usd == "0":
+        output.note("Empty: promo income stays unpaid until an operator runs 'sparewatt treasury fund USD'.")
+
+
+def _print_funding(done: TreasuryPosting) -> None:
+    output.note("Funded." if done.posted else "Done before, nothing changed.")
+    _print_treasury_balance(done.treasury)
+
+
+def _print_treasury_balance(balance: TreasuryBalance) -> None:
+    output.print_facts(
+        [
+            ("Treasury", output.format_usd(balance.balance_usd)),
+            ("Per day", f"at most {output.format_usd(balance.daily_budget_usd)} becomes payable"),
+            ("Today", f"{output.format_usd(balance.redeemed_today_usd)} so far"),
+        ]
+    )

@@ -13,13 +13,10 @@ from sparewatt.cli.client import ApiClient, path_of, path_with_query
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.errors import CliError
 from sparewatt.cli.node.agent import data_option, joined_network_options, node_dir
-from sparewatt.cli.node.availability import drain, pause, resume, schedule
-from sparewatt.cli.node.doctor import doctor
 from sparewatt.cli.node.earnings import earnings
-from sparewatt.cli.node.logs import logs
-from sparewatt.cli.node.price import price
+from sparewatt.cli.node.owner_settings import drain, pause, price, resume, schedule
 from sparewatt.cli.node.service import service
-from sparewatt.cli.node.status import status
+from sparewatt.cli.node.status import doctor, logs, status
 from sparewatt.cli.param_types import NUMBER
 from sparewatt.protocol.api.accounts import JoinToken
 from sparewatt.protocol.api.nodes import NodeMatchReport

@@ -1,8 +1,14 @@
-"""`sparewatt node status`: this machine's node, as its agent reports it over the control socket."""
+"""`sparewatt node status | doctor | logs`: how this machine's node is doing. Nothing here changes it.
+
+Status comes from the running agent over its control socket; doctor and logs work without an agent, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +17,9 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
+from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.node.agent import ask_running_agent, data_option, node_dir
-from sparewatt.cli.output import Cell, Column, Fact, left, right
+from sparewatt.cli.output import Cell, Column, Fact, left, prose, right
 
 Json = dict[str, Any]
 
@@ -134,3 +141,103 @@ def _print_gpus(gpus: list[Json], readings: list[Json]) -> None:
     ]
     merged = [reading | gpu for gpu, reading in zip(gpus, padded, strict=False)]
     output.print_table(columns, merged, may_drop=("COPIES", "TFLOP/S"))
+
+
+_MARKS = {
+    "ok": Cell("ok", "#2DD4BF"),
+    "warning": Cell("look", "#F59E0B"),
+    "failure": Cell("WRONG", "bold #F87171"),
+}
+
+
+@click.command("doctor")
+@click.argument("gateway_url", metavar="[URL]", required=False)
+@click.option("--token", metavar="T", help="A join token, to look at its form; it is not used up.")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to look at; else they are looked for.")
+@click.option("--measure", is_flag=True, help="Also measure the GPU itself, where torch or CuPy is installed.")
+@click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
+@data_option
+@json_option
+def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
+    """Look for what is wrong: gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
+
+    Says what it found in plain words and what to do. The gateway is that of the running node, or the URL given. Ends
+    with status 1 if something is wrong.
+
+    \b
+    Example:
+      sparewatt node doctor
+      sparewatt node doctor https://gateway.example --token join-sw-…
+      sparewatt node doctor --measure --json
+    """
+    import asyncio
+
+    from sparewatt.core.clock import SystemClock
+    from sparewatt.node.doctor.diagnostics import run_diagnostics
+
+    found = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock()))
+    if as_json:
+        output.print_json(found)
+    else:
+        _print_checks(found["checks"])
+    if not found["ok"]:
+        sys.exit(ExitCode.FAILURE)
+
+
+def _print_checks(checks: list[dict[str, Any]]) -> None:
+    columns: list[Column[dict[str, Any]]] = [
+        left("", lambda check: _MARKS[check["verdict"]]),
+        left("WHAT", lambda check: check["name"]),
+        prose("FOUND", lambda check: check["found"]),
+        prose("WHAT TO DO", lambda check: check.get("advice", "")),
+    ]
+    output.print_table(columns, checks)
+    wrong = sum(check["verdict"] == "failure" for check in checks)
+    output.note("Nothing is wrong." if not wrong else f"{wrong} of {len(checks)} are wrong; begin with the first.")
+
+
+FOLLOW_S = 0.3
+_SHOWN = ("t", "level", "logger", "event", "text")
+
+
+@click.command("logs")
+@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="As it stands in the file: an object a line.")
+@data_option
+def logs(*, lines: int, follow: bool, as_json: bool, data_dir: Path | None) -> None:
+    """Show the agent's log. It holds ids and counts, never a prompt or an answer.
+
+    \b
+    Example:
+      sparewatt node logs -n 200
+      sparewatt node logs --follow
+    """
+    from sparewatt.node.log_file import follow_lines, last_lines
+
+    folder = node_dir(data_dir)
+    try:
+        for line in last_lines(folder, lines):
+            print(line if as_json else format_log_line(line))
+    except FileNotFoundError:
+        raise CliError(
+            f"There is no log in {folder}.",
+            next_step="A node writes one when it runs. Give its --data if it is elsewhere.",
+        ) from None
+    if follow:
+        with contextlib.suppress(KeyboardInterrupt):
+            for line in follow_lines(folder, wait=lambda: time.sleep(FOLLOW_S)):
+                print(line if as_json else format_log_line(line), flush=True)
+
+
+def format_log_line(line: str) -> str:
+    """Time, event and fields of a line of JSON; any other line as it is."""
+    try:
+        entry = json.loads(line)
+        when = dt.datetime.fromtimestamp(entry["t"]).astimezone()
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return output.clean(line)
+    event = entry.get("text") or entry.get("event", "")
+    fields = " ".join(f"{name}={value}" for name, value in entry.items() if name not in _SHOWN)
+    mark = "" if entry.get("level") == "info" else f"{str(entry.get('level')).upper()} "
+    return output.clean(f"{when:%Y-%m-%d %H:%M:%S}  {mark}{event}  {fields}".rstrip())

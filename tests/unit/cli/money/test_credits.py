@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.cli.money.credits import format_time_left
-from tests.unit.cli.canned import CREDITS
+from tests.unit.cli.canned import CREDITS, TREASURY
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
 
@@ -70,3 +70,8 @@ def test_who_may_not_grant_is_told_which_scope_it_takes(network: FakeNetwork, ru
     result = run("credits", "grant", "acc_ann", "1")
     assert result.exit_code == 3
     assert "'admin'" in result.stderr
+
+
+def test_an_empty_treasury_names_who_can_fill_it(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/treasury", {"data": TREASURY | {"balance_usd": "0"}})
+    assert "sparewatt treasury fund" in run("treasury").stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.cli.node.logs import format_log_line
+from sparewatt.cli.node.status import format_log_line
 from sparewatt.node.log_file import FILE
 from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, read_owner_rules
 from sparewatt.node.saved_settings import read_saved_settings

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from sparewatt.cli import chat as talk
 from sparewatt.cli import output
-from sparewatt.cli.chat import chat as talk
-from sparewatt.cli.chat.answer import AnswerOrigin, ChatAnswer, NodeNameCache
+from sparewatt.cli.chat import AnswerOrigin, ChatAnswer, NodeNameCache
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import NetworkContext
 from sparewatt.cli.errors import ApiError

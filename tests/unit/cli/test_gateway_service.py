@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sparewatt.cli.gateway.service import GatewayUnit, render_unit, service
+from sparewatt.cli.gateway import GatewayUnit, render_unit, service
 from sparewatt.core.errors import StartupError
 
 PROXIED = ("--behind-proxy", "--public-url", "https://gateway.example")

@@ -1,16 +1,55 @@
-"""`sparewatt gateway`: run the endpoint that clients call."""
+"""`sparewatt gateway`: run the endpoint that clients call, make the first key, and print a systemd unit.
+
+Also how commands find the database of a network that runs on this machine.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sparewatt.cli.gateway.service import service
 from sparewatt.cli.param_types import NUMBER
 from sparewatt.cli.routing import RANKINGS
+
+if TYPE_CHECKING:
+    from sparewatt.gateway.settings import GatewaySettings
+
+
+POSTGRES = "postgres"
+ENV_FILE = Path("/etc/sparewatt/gateway.env")
+DATA = Path("/var/lib/sparewatt")
+STOP_MORE_S = 30
+"""Time after the drain to write the rest of the journal into the books and to stop the database."""
+
+
+def gateway_data_dir(data: Path | None) -> Path:
+    """The gateway's data directory: by the option, the environment, or the gateway's default."""
+    from sparewatt.gateway.settings import GatewaySettings
+
+    return Path(data or os.environ.get("SPAREWATT_GATEWAY_DATA") or GatewaySettings().data).expanduser()
+
+
+@asynccontextmanager
+async def network_database(
+    *, database_url: str | None, data: Path | None, may_make: bool = False
+) -> AsyncIterator[str]:
+    """Its connection string. A Postgres of the data directory that does not run is started for the duration."""
+    from sparewatt.postgres.supervision import reachable_postgres
+
+    if not database_url and not (data is not None and (data / POSTGRES).exists()):
+        database_url = os.environ.get("DATABASE_URL") or os.environ.get("SPAREWATT_GATEWAY_DATABASE_URL")
+    if database_url:
+        yield database_url
+        return
+    async with reachable_postgres(gateway_data_dir(data) / POSTGRES, may_make=may_make) as dsn:
+        yield dsn
 
 
 @click.group()
@@ -23,9 +62,6 @@ def gateway() -> None:
       sparewatt gateway run --host 0.0.0.0 --port 443 --public-url https://gateway.example \\
         --tls-cert fullchain.pem --tls-key privkey.pem
     """
-
-
-gateway.add_command(service)
 
 
 @gateway.command("run")
@@ -130,8 +166,6 @@ def operator_key(*, database_url: str | None, data: Path | None) -> None:
     """
     import asyncio
 
-    from sparewatt.cli.gateway.database import network_database
-
     async def make() -> str:
         async with network_database(database_url=database_url, data=data) as dsn:
             return await _make_operator_key(dsn)
@@ -162,3 +196,124 @@ def _fast_loop() -> Any:
     except ImportError:
         return None
     return uvloop.new_event_loop
+
+
+@gateway.command("service", context_settings={"ignore_unknown_options": True})
+@click.option("--user", default="sparewatt", show_default=True, help="The account it runs under; make it first.")
+@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True, help="Where it keeps things.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF gateway run]…")
+def service(*, user: str, data: Path, words: tuple[str, ...]) -> None:
+    """Print a systemd unit that runs this gateway with these options. Nothing is installed.
+
+    \b
+    Example:
+      sparewatt gateway service --behind-proxy --public-url https://gateway.example \\
+        | sudo tee /etc/systemd/system/sparewatt-gateway.service
+    """
+    settings = _check(words)
+    print(
+        render_unit(
+            GatewayUnit(
+                program=str(Path(sys.executable).with_name("sparewatt")),
+                user=user,
+                data=data.absolute(),
+                words=words,
+                drain_s=settings.drain_s,
+                low_port=0 < settings.port < 1024,
+                reloads=settings.has_tls,
+            )
+        )
+    )
+
+
+def _check(words: tuple[str, ...]) -> GatewaySettings:
+    """Read the options as `gateway run` does, so that a mistake is an error now and not at the next boot.
+
+    Raises StartupError.
+    """
+    from sparewatt.core.settings import load_settings
+    from sparewatt.gateway.addresses import refuse_unlinkable, refuse_unsafe
+    from sparewatt.gateway.settings import GatewaySettings
+
+    with run.make_context("sparewatt gateway run", list(words)) as context:
+        flags = dict(context.params)
+    file = flags.pop("config")
+    settings = load_settings(GatewaySettings, section="gateway", flags=flags, env=os.environ, file=file)
+    refuse_unsafe(settings)
+    refuse_unlinkable(settings)
+    return settings
+
+
+def _directory(data: Path) -> str:
+    """systemd creates a directory under /var/lib by itself, owned by the unit's user."""
+    if data.parent == Path("/var/lib"):
+        return f"StateDirectory={data.name}\nStateDirectoryMode=0700"
+    return f"ReadWritePaths={data}"
+
+
+class GatewayUnit(NamedTuple):
+    """What differs from gateway to gateway."""
+
+    program: str
+    user: str
+    data: Path
+    words: tuple[str, ...]
+    drain_s: float
+    low_port: bool
+    reloads: bool
+
+
+def render_unit(service: GatewayUnit) -> str:
+    """The unit. The gateway can write its own directory only, and cannot gain privileges."""
+    argv = (service.program, "gateway", "run", "--data", str(service.data), *service.words)
+    start = shlex.join(argv).replace("%", "%%").replace("$", "$$")
+    reload = "ExecReload=/bin/kill -HUP $MAINPID\n" if service.reloads else ""
+    capability = "CAP_NET_BIND_SERVICE" if service.low_port else ""
+    ambient = f"AmbientCapabilities={capability}\n" if capability else ""
+    return f"""\
+[Unit]
+Description=Sparewatt gateway
+After=network-online.target postgresql.service
+Wants=network-online.target
+
+[Service]
+User={service.user}
+# DATABASE_URL, SPAREWATT_SECRET and the like; readable by root alone. Without it the gateway runs its own Postgres.
+EnvironmentFile=-{ENV_FILE}
+ExecStart={start}
+{reload}Restart=always
+RestartSec=2
+# SIGTERM finishes running answers, then the books are written and the database stops.
+KillMode=mixed
+TimeoutStopSec={service.drain_s + STOP_MORE_S:.0f}
+LimitNOFILE=65536
+UMask=0077
+{_directory(service.data)}
+
+# What it may not do.
+CapabilityBoundingSet={capability}
+{ambient}NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=read-only
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+RemoveIPC=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+"""
