@@ -13,6 +13,7 @@ from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError
 from sparewatt.cli.gateway import gateway_data_dir, network_database
+from sparewatt.cli.groups import examples
 
 if TYPE_CHECKING:
     from sparewatt.gateway.backup.archive import Manifest
@@ -32,16 +33,14 @@ _database_option = click.option(
 @_database_option
 @click.option("--config", type=click.Path(path_type=Path, exists=True), help="The settings file, to be kept as well.")
 @json_option
+@examples(
+    "sparewatt backup network.tar.gz --data /var/lib/sparewatt", "sparewatt backup - | age -r age1… > network.tar.age"
+)
 def backup(*, file: Path, data: Path | None, database_url: str | None, config: Path | None, as_json: bool) -> None:
     """Write keys, books and settings of a network into one file, while it runs. `-` writes to stdout.
 
     The file holds the network's secret: only you can read it, and it is not encrypted. Take it off the machine through
     a program that does that.
-
-    \b
-    Example:
-      sparewatt backup network.tar.gz --data /var/lib/sparewatt
-      sparewatt backup - | age -r age1… > network.tar.age
     """
     import asyncio
 
@@ -83,16 +82,15 @@ async def _write(
 @_data_option
 @_database_option
 @json_option
+@examples(
+    "sparewatt restore network.tar.gz --data /var/lib/sparewatt",
+    "DATABASE_URL=postgresql://… sparewatt restore network.tar.gz",
+)
 def restore(*, file: Path, data: Path | None, database_url: str | None, as_json: bool) -> None:
     """Make a network from its backup: in an empty database, and a directory without its files.
 
     Nothing is written over. Stop the network that the backup is of before this one starts: two with the same keys
     would both answer to its nodes.
-
-    \b
-    Example:
-      sparewatt restore network.tar.gz --data /var/lib/sparewatt
-      DATABASE_URL=postgresql://… sparewatt restore network.tar.gz
     """
     import asyncio
 

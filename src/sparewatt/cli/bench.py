@@ -6,19 +6,16 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
+from sparewatt.cli.groups import examples
 from sparewatt.cli.output import Column, left, right
 
 SIZES = "1000,10000,100000,1000000"
 
 
 @click.group()
+@examples("sparewatt bench match --nodes 1000,10000")
 def bench() -> None:
-    """Measure this program on this machine.
-
-    \b
-    Example:
-      sparewatt bench match --nodes 1000,10000
-    """
+    """Measure this program on this machine."""
 
 
 @bench.command("match")
@@ -26,15 +23,12 @@ def bench() -> None:
 @click.option("--decisions", default=500, show_default=True, type=click.IntRange(10, 100_000), help="Per size.")
 @click.option("--compiled/--no-compiled", default=None, help="With numba or without; default: with, if installed.")
 @json_option
+@examples("sparewatt bench match --nodes 10000 --no-compiled --json")
 def match(*, nodes: str, decisions: int, compiled: bool | None, as_json: bool) -> None:
     """Time decisions (each ranks the best 8) and reports over tables of many nodes.
 
     COLD is a report from a node that was not heard for a while; SHORTLIST is the sorting that models with more than
     10,000 nodes get four times a second, which no decision above includes.
-
-    \b
-    Example:
-      sparewatt bench match --nodes 10000 --no-compiled --json
     """
     from sparewatt.testing.matcher_timing import time_matcher
 

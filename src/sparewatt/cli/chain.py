@@ -13,7 +13,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import json_option, last_started_network, network_options
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
 from sparewatt.protocol.api.operations import ChainStatus
@@ -34,24 +34,16 @@ database_option = click.option("--database-url", metavar="URL", help="Postgres. 
 
 
 @click.group(cls=DefaultGroup, default="status")
+@examples("sparewatt chain status")
 def chain() -> None:
-    """Show the network's chain, put contracts on it, fund an address, rebuild its index.
-
-    \b
-    Example:
-      sparewatt chain status
-    """
+    """Show the network's chain, put contracts on it, fund an address, rebuild its index."""
 
 
 @chain.command("status")
 @network_options
+@examples("sparewatt chain status")
 def status(client: ApiClient, *, as_json: bool) -> None:
-    """Show the chain, the contracts, and how far index and outbox are.
-
-    \b
-    Example:
-      sparewatt chain status
-    """
+    """Show the chain, the contracts, and how far index and outbox are."""
     client.get("/chain").show(ChainStatus, _print_status, as_json=as_json)
 
 
@@ -74,14 +66,11 @@ def _print_status(chain: ChainStatus) -> None:
 @url_option
 @data_option
 @json_option
+@examples("CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain")
 def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
     """Put the contracts on a chain, once; a second time it looks whether they are still there.
 
     The key in DATA/deployer.key pays for it and must do nothing else; it is made when it is not there.
-
-    \b
-    Example:
-      CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain
     """
     from sparewatt.chain.commands import deploy as do
 
@@ -101,13 +90,9 @@ def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: boo
 @url_option
 @data_option
 @json_option
+@examples("sparewatt chain fund 0x4b31f0… --amount 25")
 def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_json: bool) -> None:
-    """Give an address test money on a development chain.
-
-    \b
-    Example:
-      sparewatt chain fund 0x4b31f0… --amount 25
-    """
+    """Give an address test money on a development chain."""
     from sparewatt.chain.commands import fund as do
 
     tx_hash, units = _with_chain(chain_url, lambda client: do(client, data, address=address, amount_usd=amount))
@@ -124,15 +109,11 @@ def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_jso
 @database_option
 @data_option
 @json_option
+@examples("sparewatt chain sync --rebuild")
 def sync(
     *, rebuild: bool, another_chain: bool, chain_url: str | None, database_url: str | None, data: Path, as_json: bool
 ) -> None:
-    """Bring the index in Postgres up to the chain's head. Safe beside a running network.
-
-    \b
-    Example:
-      sparewatt chain sync --rebuild
-    """
+    """Bring the index in Postgres up to the chain's head. Safe beside a running network."""
     from sparewatt.chain.commands import sync as do
 
     dsn = database_url or os.environ.get("DATABASE_URL") or _embedded_dsn(data)
@@ -158,13 +139,9 @@ def sync(
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
 @click.option("--yield-to-others", is_flag=True, help="Run with low priority, so that answers go first.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [chain]).")
+@examples("CHAIN_URL=https://rpc.example DATABASE_URL=postgresql://… sparewatt chain run --data ./chain")
 def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
-    """Follow the chain and send what the network decided, until stopped.
-
-    \b
-    Example:
-      CHAIN_URL=https://rpc.example DATABASE_URL=postgresql://… sparewatt chain run --data ./chain
-    """
+    """Follow the chain and send what the network decided, until stopped."""
     import asyncio
 
     from sparewatt.core.log import log_to_stderr

@@ -19,6 +19,7 @@ from sparewatt.cli.client import ANSWER_TIMEOUT_S, ApiClient, path_of
 from sparewatt.cli.completion import complete_model
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError, ExitCode
+from sparewatt.cli.groups import examples
 from sparewatt.cli.param_types import FiniteRange
 from sparewatt.cli.routing import JobRouting, routing_options
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
@@ -173,6 +174,12 @@ class ChatSettings:
 @click.option("--temperature", type=FiniteRange(0, 2), metavar="T", help="0 for the likeliest words, up to 2.")
 @routing_options
 @network_options
+@examples(
+    "sparewatt chat smollm2-135m",
+    'sparewatt chat smollm2-135m "Name three rivers."',
+    'cat notes.txt | sparewatt chat smollm2-135m --system "Summarise."',
+    "sparewatt chat smollm2-135m --policy policy.yaml",
+)
 def chat(
     client: ApiClient,
     *,
@@ -187,13 +194,6 @@ def chat(
     """Talk to MODEL, or ask it one PROMPT.
 
     Without PROMPT, a terminal opens a conversation, and a pipe is read as the prompt.
-
-    \b
-    Example:
-      sparewatt chat smollm2-135m
-      sparewatt chat smollm2-135m "Name three rivers."
-      cat notes.txt | sparewatt chat smollm2-135m --system "Summarise."
-      sparewatt chat smollm2-135m --policy policy.yaml
     """
     settings = ChatSettings(model, max_tokens, temperature, routing)
     opening = [{"role": "system", "content": system}] if system else []

@@ -10,6 +10,7 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option, resolve_network
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.groups import examples
 
 _TIMEOUT_S = 1.0
 
@@ -18,15 +19,13 @@ _TIMEOUT_S = 1.0
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @json_option
 @click.pass_context
+@examples(
+    'bash:  eval "$(sparewatt completion bash)"',
+    'zsh:   eval "$(sparewatt completion zsh)"',
+    "fish:  sparewatt completion fish | source",
+)
 def completion(ctx: click.Context, *, shell: str, as_json: bool) -> None:
-    """Print a completion script for your shell.
-
-    \b
-    Example:
-      bash:  eval "$(sparewatt completion bash)"
-      zsh:   eval "$(sparewatt completion zsh)"
-      fish:  sparewatt completion fish | source
-    """
+    """Print a completion script for your shell."""
     script = _script(ctx.find_root().command, shell)
     if as_json:
         output.print_json({"shell": shell, "script": script})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from sparewatt.cli.groups import examples
 from sparewatt.cli.param_types import NUMBER
 from sparewatt.cli.routing import RANKINGS
 
@@ -53,15 +54,13 @@ async def network_database(
 
 
 @click.group()
+@examples(
+    "sparewatt gateway run",
+    "sparewatt gateway run --host 0.0.0.0 --port 443 --public-url https://gateway.example \\",
+    "  --tls-cert fullchain.pem --tls-key privkey.pem",
+)
 def gateway() -> None:
-    """Run the endpoint that clients call and nodes join.
-
-    \b
-    Example:
-      sparewatt gateway run
-      sparewatt gateway run --host 0.0.0.0 --port 443 --public-url https://gateway.example \\
-        --tls-cert fullchain.pem --tls-key privkey.pem
-    """
+    """Run the endpoint that clients call and nodes join."""
 
 
 @gateway.command("run")
@@ -96,15 +95,14 @@ def gateway() -> None:
 @click.option("--signup-credit-usd", metavar="USD", help="Free credits for who signs up.")
 @click.option("--treasury-daily-usd", metavar="USD", help="What serving free credits may earn per day, in all.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
+@examples(
+    "sparewatt gateway run --port 8484",
+    "DATABASE_URL=postgresql://… sparewatt gateway run --behind-proxy --public-url https://gateway.example",
+)
 def run(*, config: Path | None, **flags: Any) -> None:
     """Serve until stopped (Ctrl-C or SIGTERM finishes running answers first).
 
     It listens on this machine alone; an address that others can reach needs TLS, its own or a proxy's.
-
-    \b
-    Example:
-      sparewatt gateway run --port 8484
-      DATABASE_URL=postgresql://… sparewatt gateway run --behind-proxy --public-url https://gateway.example
     """
     import asyncio
 
@@ -155,14 +153,11 @@ def process() -> None:
 @gateway.command("operator-key")
 @click.option("--database-url", metavar="URL", help="The network's Postgres.  [env: DATABASE_URL]")
 @click.option("--data", type=click.Path(path_type=Path), help="The gateway's data directory, if Postgres is its own.")
+@examples("export SPAREWATT_API_KEY=$(sparewatt gateway operator-key)")
 def operator_key(*, database_url: str | None, data: Path | None) -> None:
     """Make a key with every scope for the network's operator. Only the key goes to stdout.
 
     For the first start of a network of one's own: whoever has the database may do this, without asking a gateway.
-
-    \b
-    Example:
-      export SPAREWATT_API_KEY=$(sparewatt gateway operator-key)
     """
     import asyncio
 
@@ -202,14 +197,12 @@ def _fast_loop() -> Any:
 @click.option("--user", default="sparewatt", show_default=True, help="The account it runs under; make it first.")
 @click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True, help="Where it keeps things.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF gateway run]…")
+@examples(
+    "sparewatt gateway service --behind-proxy --public-url https://gateway.example \\",
+    "  | sudo tee /etc/systemd/system/sparewatt-gateway.service",
+)
 def service(*, user: str, data: Path, words: tuple[str, ...]) -> None:
-    """Print a systemd unit that runs this gateway with these options. Nothing is installed.
-
-    \b
-    Example:
-      sparewatt gateway service --behind-proxy --public-url https://gateway.example \\
-        | sudo tee /etc/systemd/system/sparewatt-gateway.service
-    """
+    """Print a systemd unit that runs this gateway with these options. Nothing is installed."""
     settings = _check(words)
     print(
         render_unit(

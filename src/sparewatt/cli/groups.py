@@ -1,4 +1,4 @@
-"""Two kinds of click group, and a command without a name.
+"""Two kinds of click group, a command without a name, and the examples that each command's help ends with.
 
 `LazyGroup` has the import paths of its commands and imports one only when it is called, so that `--help` is fast.
 `DefaultGroup` has a default command: `sparewatt models` is `sparewatt models list`.
@@ -7,15 +7,31 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _COMPARES = re.compile(r"[<>=]|\s(?:not)?in[\s\[]")
+
+
+def examples(*lines: str) -> Callable[[F], F]:
+    """End a command's help with examples. Goes below `@click.command`, which reads the docstring."""
+
+    def add(function: F) -> F:
+        # \b keeps click from wrapping the paragraph.
+        function.__doc__ = "\n".join(
+            [inspect.getdoc(function) or "", "", "\b", "Example:", *(f"  {line}" for line in lines)]
+        )
+        return function
+
+    return add
 
 
 class LazyCommand(NamedTuple):

@@ -15,7 +15,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import ExitCode
-from sparewatt.cli.groups import DefaultGroup, ImplicitCommand
+from sparewatt.cli.groups import DefaultGroup, ImplicitCommand, examples
 from sparewatt.cli.output import Column, Fact, left, prose, right
 from sparewatt.cli.routing import JobRouting, routing_options
 from sparewatt.protocol.api.matches import (
@@ -42,14 +42,9 @@ _PART_NOTES = {
 
 
 @click.group(cls=DefaultGroup, default="preview", takes_word=True, subcommand_metavar="MODEL | explain ID")
+@examples("sparewatt match smollm2-135m --prompt-tokens 2000", "sparewatt match explain match_5k0wq2")
 def match() -> None:
-    """Show which node would take a job for MODEL, and why. Nothing runs.
-
-    \b
-    Example:
-      sparewatt match smollm2-135m --prompt-tokens 2000
-      sparewatt match explain match_5k0wq2
-    """
+    """Show which node would take a job for MODEL, and why. Nothing runs."""
 
 
 @match.command("preview", cls=ImplicitCommand, hidden=True)
@@ -64,17 +59,15 @@ def match() -> None:
 )
 @routing_options
 @network_options
+@examples(
+    "sparewatt match smollm2-135m --prompt-tokens 2000 --max-tokens 500",
+    "sparewatt match smollm2-135m --route 'region=EU gpu_class>=a100'",
+    "sparewatt match smollm2-135m --policy policy.yaml --ranking fast",
+)
 def preview(
     client: ApiClient, *, model: str, prompt_tokens: int, max_tokens: int, routing: JobRouting, as_json: bool
 ) -> None:
-    """Show which node would take a job for MODEL, and why. Nothing runs.
-
-    \b
-    Example:
-      sparewatt match smollm2-135m --prompt-tokens 2000 --max-tokens 500
-      sparewatt match smollm2-135m --route 'region=EU gpu_class>=a100'
-      sparewatt match smollm2-135m --policy policy.yaml --ranking fast
-    """
+    """Show which node would take a job for MODEL, and why. Nothing runs."""
     job = {"model": model, "prompt_tokens": prompt_tokens, "max_tokens": max_tokens}
     job |= {"policy": routing.ranking or _RANKING_DEFAULT, **routing.body}
     reply = client.post("/match", job, headers=routing.headers)
@@ -86,13 +79,9 @@ def preview(
 @match.command("explain")
 @click.argument("match_id", metavar="ID")
 @network_options
+@examples("sparewatt match explain match_5k0wq2")
 def explain(client: ApiClient, *, match_id: str, as_json: bool) -> None:
-    """Explain a past match: who was ranked how, who was tried, what came of it.
-
-    \b
-    Example:
-      sparewatt match explain match_5k0wq2
-    """
+    """Explain a past match: who was ranked how, who was tried, what came of it."""
     client.get(path_of("matches", match_id)).show(MatchExplanation, _print_explanation, as_json=as_json)
 
 

@@ -8,45 +8,32 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of, print_ids
 from sparewatt.cli.completion import complete_model
 from sparewatt.cli.context import network_options, quiet_option
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, left, right
 from sparewatt.protocol.api.models import Model, ModelList
 
 
 @click.group(cls=DefaultGroup, default="list")
+@examples("sparewatt models", "sparewatt models show smollm2-135m")
 def models() -> None:
-    """List what is served, with prices, or show one model.
-
-    \b
-    Example:
-      sparewatt models
-      sparewatt models show smollm2-135m
-    """
+    """List what is served, with prices, or show one model."""
 
 
 @models.command("list")
 @quiet_option
 @network_options
+@examples("sparewatt models list")
 def list_models(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
-    """List the models that nodes serve right now.
-
-    \b
-    Example:
-      sparewatt models list
-    """
+    """List the models that nodes serve right now."""
     client.get("/models").show(ModelList, print_ids if quiet else _print_models, as_json=as_json)
 
 
 @models.command("show")
 @click.argument("model_id", metavar="ID", shell_complete=complete_model)
 @network_options
+@examples("sparewatt models show smollm2-135m")
 def show_model(client: ApiClient, *, model_id: str, as_json: bool) -> None:
-    """Show one model: its context, its nodes and its price.
-
-    \b
-    Example:
-      sparewatt models show smollm2-135m
-    """
+    """Show one model: its context, its nodes and its price."""
     client.get(path_of("models", model_id)).show(Model, _print_model, as_json=as_json)
 
 

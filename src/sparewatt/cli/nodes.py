@@ -13,7 +13,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, ApiReply, path_of, path_with_query, print_ids
 from sparewatt.cli.context import network_options, quiet_option
 from sparewatt.cli.errors import CliError, ExitCode
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, Fact, left, prose, right
 from sparewatt.cli.routing import policy_file_query
 from sparewatt.core.plural import pluralize
@@ -24,15 +24,13 @@ _FULL_ID = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE)
 
 
 @click.group(cls=DefaultGroup, default="list", takes_condition=True)
+@examples(
+    "sparewatt nodes",
+    "sparewatt nodes 'region=EU gpu_class>=a100 uptime>=0.99' --sort price",
+    "sparewatt nodes show berlin-4090",
+)
 def nodes() -> None:
-    """List the machines of the network, those that a query allows, or show one.
-
-    \b
-    Example:
-      sparewatt nodes
-      sparewatt nodes 'region=EU gpu_class>=a100 uptime>=0.99' --sort price
-      sparewatt nodes show berlin-4090
-    """
+    """List the machines of the network, those that a query allows, or show one."""
 
 
 @nodes.command("list")
@@ -41,18 +39,17 @@ def nodes() -> None:
 @click.option("--sort", type=click.Choice(SORTS), help="Which come first.")
 @quiet_option
 @network_options
+@examples(
+    "sparewatt nodes list",
+    "sparewatt nodes list 'region=EU vram_gb>=24 max_price=0.30' --sort throughput",
+    "sparewatt nodes list --policy policy.yaml",
+)
 def list_nodes(
     client: ApiClient, *, query: tuple[str, ...], policy: str | None, sort: str | None, as_json: bool, quiet: bool
 ) -> None:
     """List the nodes and how they are doing.
 
     QUERY holds conditions that all hold, with = != < <= > >= in notin. The words are those of a policy.
-
-    \b
-    Example:
-      sparewatt nodes list
-      sparewatt nodes list 'region=EU vram_gb>=24 max_price=0.30' --sort throughput
-      sparewatt nodes list --policy policy.yaml
     """
     if policy is not None and query:
         raise click.UsageError("--policy and QUERY both say which nodes to list: give one of them.")
@@ -64,14 +61,11 @@ def list_nodes(
 @nodes.command("show")
 @click.argument("node_id", metavar="ID")
 @network_options
+@examples("sparewatt nodes show 0x5f3a91c2")
 def show_node(client: ApiClient, *, node_id: str, as_json: bool) -> None:
     """Show one node: what it claims, what was measured, and its models.
 
     ID is the node's address, the start of it, or its name.
-
-    \b
-    Example:
-      sparewatt nodes show 0x5f3a91c2
     """
 
     def show(node: Node) -> None:

@@ -12,6 +12,7 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.groups import examples
 from sparewatt.cli.output import Column, left, right
 from sparewatt.cli.param_types import FiniteRange
 
@@ -81,6 +82,10 @@ class SimulationProgress:
 )
 @click.option("--plot", type=OUT_FILE, help="Write a picture (SVG) here.")
 @click.option("--compare-spot", is_flag=True, help="Compare with renting the cards at spot prices.")
+@examples(
+    "sparewatt simulate --nodes 500 --rate 135 --policy balanced,p2c",
+    "sparewatt simulate --liars 0.3 --policy balanced --json liars.json --plot liars.svg",
+)
 def simulate(
     *, nodes: int, rate: float, duration: float, gateways: int, heartbeat: float | None, mtbf: float | None,
     liars: float, garbage: float, flaky: float, policies: str | None, seeds: int, trace: Path | None,
@@ -90,11 +95,6 @@ def simulate(
 
     Every policy gets the same machines and the same requests. The oracle knows all that policies can only guess; the
     bound is every job alone on its best warm machine. Requests come from a trace, or from a built-in generator.
-
-    \b
-    Example:
-      sparewatt simulate --nodes 500 --rate 135 --policy balanced,p2c
-      sparewatt simulate --liars 0.3 --policy balanced --json liars.json --plot liars.svg
     """
     from sparewatt.inference.matcher.model import HealthRules
     from sparewatt.sim.scenario import MTBF_S, FaultRates

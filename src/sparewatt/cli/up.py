@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparewatt.cli.context import json_option, remember_network
+from sparewatt.cli.groups import examples
 
 if TYPE_CHECKING:
     from sparewatt.localnet.network import LocalnetInfo
@@ -29,15 +30,11 @@ if TYPE_CHECKING:
 @click.option("--no-chain", is_flag=True, default=None, help="Run without a chain: no leases, no payouts.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [up]).")
 @json_option
+@examples("sparewatt up", "sparewatt up --port 8099 --data /tmp/net --nodes 5")
 def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     """Start a whole network on this machine: database, gateway and nodes with a small real model.
 
     Stop it with Ctrl-C. Keys, nodes and logs stay in the data directory; a second start takes seconds.
-
-    \b
-    Example:
-      sparewatt up
-      sparewatt up --port 8099 --data /tmp/net --nodes 5
     """
     import asyncio
     import json

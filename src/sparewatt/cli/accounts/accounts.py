@@ -11,7 +11,7 @@ from sparewatt.cli import output
 from sparewatt.cli.accounts.login import prompt_password
 from sparewatt.cli.client import ApiClient, path_of, path_with_query, print_ids
 from sparewatt.cli.context import network_options, quiet_option
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, left
 from sparewatt.protocol.api.accounts import AccountInfo, AccountList, OneTimeToken
 from sparewatt.protocol.api.credits import CreditBalanceReply
@@ -22,27 +22,18 @@ account_argument = click.argument("account", metavar="ID|EMAIL")
 
 
 @click.group(cls=DefaultGroup, default="list")
+@examples("sparewatt accounts", "sparewatt accounts role ann@example.org operator")
 def accounts() -> None:
-    """See and manage everybody's accounts. For operators, but for 'close --me'.
-
-    \b
-    Example:
-      sparewatt accounts
-      sparewatt accounts role ann@example.org operator
-    """
+    """See and manage everybody's accounts. For operators, but for 'close --me'."""
 
 
 @accounts.command("list")
 @click.option("--after", metavar="ID", help="Go on behind this account.")
 @quiet_option
 @network_options
+@examples("sparewatt accounts list")
 def list_accounts(client: ApiClient, *, after: str | None, as_json: bool, quiet: bool) -> None:
-    """List the accounts, oldest first, up to a thousand at a time.
-
-    \b
-    Example:
-      sparewatt accounts list
-    """
+    """List the accounts, oldest first, up to a thousand at a time."""
     reply = client.get(path_with_query("/accounts", {"after": after}))
     reply.show(AccountList, print_ids if quiet else _print_accounts, as_json=as_json)
 
@@ -50,13 +41,9 @@ def list_accounts(client: ApiClient, *, after: str | None, as_json: bool, quiet:
 @accounts.command("show")
 @account_argument
 @network_options
+@examples("sparewatt accounts show ann@example.org")
 def show(client: ApiClient, *, account: str, as_json: bool) -> None:
-    """Show one account.
-
-    \b
-    Example:
-      sparewatt accounts show ann@example.org
-    """
+    """Show one account."""
     client.get(path_of("accounts", account)).show(AccountInfo, _print_account, as_json=as_json)
 
 
@@ -64,13 +51,9 @@ def show(client: ApiClient, *, account: str, as_json: bool) -> None:
 @account_argument
 @click.argument("role", type=click.Choice(ROLES))
 @network_options
+@examples("sparewatt accounts role ann@example.org operator")
 def role(client: ApiClient, *, account: str, role: str, as_json: bool) -> None:
-    """Give an account another role.
-
-    \b
-    Example:
-      sparewatt accounts role ann@example.org operator
-    """
+    """Give an account another role."""
     client.patch(path_of("accounts", account), {"role": role}).show(AccountInfo, _print_account, as_json=as_json)
 
 
@@ -79,16 +62,13 @@ def role(client: ApiClient, *, account: str, role: str, as_json: bool) -> None:
 @click.option("--me", is_flag=True, help="Your own. Its password is asked for, or read from stdin.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask. Needed for others' accounts where there is no terminal.")
 @network_options
+@examples(
+    "sparewatt accounts close --me", "sparewatt accounts close acc_5k0wq2", "sparewatt accounts close acc_5k0wq2 --yes"
+)
 def close(client: ApiClient, *, account: str | None, me: bool, yes: bool, as_json: bool) -> None:
     """Close an account for good: its keys, browsers and nodes stop within seconds.
 
     Your own with --me; anybody's, if you are an operator.
-
-    \b
-    Example:
-      sparewatt accounts close --me
-      sparewatt accounts close acc_5k0wq2
-      sparewatt accounts close acc_5k0wq2 --yes
     """
     if me == (account is not None):
         raise click.UsageError("Name an account, or say --me for your own.")
@@ -109,13 +89,9 @@ def close(client: ApiClient, *, account: str | None, me: bool, yes: bool, as_jso
 @accounts.command("reset-password")
 @account_argument
 @network_options
+@examples("sparewatt accounts reset-password ann@example.org")
 def reset_password(client: ApiClient, *, account: str, as_json: bool) -> None:
-    """Print a token with which this person can set a new password, once, within the hour.
-
-    \b
-    Example:
-      sparewatt accounts reset-password ann@example.org
-    """
+    """Print a token with which this person can set a new password, once, within the hour."""
     reply = client.post(path_of("accounts", account, "reset-password"), {})
     use = "Hand it over safely. It is used with 'sparewatt password reset'."
     reply.show(OneTimeToken, lambda token: _print_token(token, use), as_json=as_json)
@@ -123,13 +99,9 @@ def reset_password(client: ApiClient, *, account: str, as_json: bool) -> None:
 
 @accounts.command("invite")
 @network_options
+@examples("sparewatt accounts invite")
 def invite(client: ApiClient, *, as_json: bool) -> None:
-    """Print an invitation, with which one person can sign up within a week.
-
-    \b
-    Example:
-      sparewatt accounts invite
-    """
+    """Print an invitation, with which one person can sign up within a week."""
     use = "It is used with 'sparewatt signup --invite'."
     client.post("/invites", {}).show(OneTimeToken, lambda token: _print_token(token, use), as_json=as_json)
 

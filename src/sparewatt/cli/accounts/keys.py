@@ -13,7 +13,7 @@ from msgspec import Raw
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of, print_ids
 from sparewatt.cli.context import SCOPES, network_options, quiet_option
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, left
 from sparewatt.cli.param_types import DURATION
 from sparewatt.cli.routing import read_policy_option
@@ -81,14 +81,9 @@ def term_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 @click.group(cls=DefaultGroup, default="list")
+@examples("sparewatt keys create my-app --budget 5/day", "sparewatt keys")
 def keys() -> None:
-    """Create, list, limit and revoke API keys.
-
-    \b
-    Example:
-      sparewatt keys create my-app --budget 5/day
-      sparewatt keys
-    """
+    """Create, list, limit and revoke API keys."""
 
 
 @keys.command("create")
@@ -105,17 +100,15 @@ def keys() -> None:
 )
 @term_options
 @network_options
+@examples(
+    "sparewatt keys create my-app --budget 5/day --expires 30d",
+    "sparewatt keys create my-app --policy policy.yaml",
+    "export SPAREWATT_API_KEY=$(sparewatt keys create my-app)",
+)
 def create_key(
     client: ApiClient, *, name: str, scopes: tuple[str, ...], terms: dict[str, object], as_json: bool
 ) -> None:
-    """Create a key. Only the key goes to stdout, so a script can take it.
-
-    \b
-    Example:
-      sparewatt keys create my-app --budget 5/day --expires 30d
-      sparewatt keys create my-app --policy policy.yaml
-      export SPAREWATT_API_KEY=$(sparewatt keys create my-app)
-    """
+    """Create a key. Only the key goes to stdout, so a script can take it."""
     reply = client.post("/keys", {"name": name, "scopes": list(scopes), **terms})
     reply.show(CreatedKey, _print_created, as_json=as_json)
 
@@ -129,13 +122,9 @@ def _print_created(created: CreatedKey) -> None:
 @keys.command("list")
 @quiet_option
 @network_options
+@examples("sparewatt keys list")
 def list_keys(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
-    """List the keys by id and prefix; the keys themselves are not kept.
-
-    \b
-    Example:
-      sparewatt keys list
-    """
+    """List the keys by id and prefix; the keys themselves are not kept."""
     client.get("/keys").show(ApiKeyList, print_ids if quiet else _print_keys, as_json=as_json)
 
 
@@ -144,13 +133,9 @@ def list_keys(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
 @click.option("--name", metavar="NAME", help="Call it something else.")
 @term_options
 @network_options
+@examples("sparewatt keys limit key_5k0wq2 --budget 20/month --expires none")
 def limit_key(client: ApiClient, *, key_id: str, name: str | None, terms: dict[str, object], as_json: bool) -> None:
-    """Change what a key may use. What is not named stays; 'none' takes a limit away.
-
-    \b
-    Example:
-      sparewatt keys limit key_5k0wq2 --budget 20/month --expires none
-    """
+    """Change what a key may use. What is not named stays; 'none' takes a limit away."""
     changes = terms | ({"name": name} if name is not None else {})
     if not changes:
         raise click.UsageError("Name what to change, e.g. --budget 5/day.")
@@ -164,13 +149,9 @@ def limit_key(client: ApiClient, *, key_id: str, name: str | None, terms: dict[s
 @keys.command("revoke")
 @click.argument("key_id", metavar="ID")
 @network_options
+@examples("sparewatt keys revoke key_5k0wq2")
 def revoke_key(client: ApiClient, *, key_id: str, as_json: bool) -> None:
-    """Revoke a key for good.
-
-    \b
-    Example:
-      sparewatt keys revoke key_5k0wq2
-    """
+    """Revoke a key for good."""
     text = f"Revoked {output.clean(key_id)}. Requests with this key are refused from now on."
     client.delete(path_of("keys", key_id)).show(RevokedKey, lambda _: print(text), as_json=as_json)
 

@@ -19,6 +19,7 @@ from sparewatt.cli.client import ApiClient, path_of
 from sparewatt.cli.context import SCOPES, NetworkContext, address_options, network_options, resolve_network
 from sparewatt.cli.credentials import Login, forget_login, read_logins, save_login
 from sparewatt.cli.errors import ApiError, CliError, ExitCode
+from sparewatt.cli.groups import examples
 from sparewatt.protocol.api.accounts import (
     CreatedKey,
     NewSession,
@@ -38,13 +39,9 @@ email_option = click.option("--email", metavar="ADDRESS", help="Your e-mail; ask
 @click.option("--name", metavar="NAME", help="How the network calls you.")
 @click.option("--invite", metavar="TOKEN", help="An invitation, where the network wants one.")
 @address_options
+@examples("sparewatt signup --email ann@example.org")
 def signup(client: ApiClient, *, email: str | None, name: str | None, invite: str | None, as_json: bool) -> None:
-    """Make an account and log in on this machine. The password is asked for, or read from stdin.
-
-    \b
-    Example:
-      sparewatt signup --email ann@example.org
-    """
+    """Make an account and log in on this machine. The password is asked for, or read from stdin."""
     body: dict[str, object] = {"email": prompt_email(email), "password": prompt_password(confirm=True)}
     body |= {key: value for key, value in (("name", name), ("invite", invite)) if value}
     _log_in(client, "/signup", body, as_json=as_json)
@@ -53,26 +50,18 @@ def signup(client: ApiClient, *, email: str | None, name: str | None, invite: st
 @click.command()
 @email_option
 @address_options
+@examples("sparewatt login --base-url https://gateway.example/v1 --email ann@example.org")
 def login(client: ApiClient, *, email: str | None, as_json: bool) -> None:
-    """Log in on this machine: later commands use a key made for it. The password is asked for, or read from stdin.
-
-    \b
-    Example:
-      sparewatt login --base-url https://gateway.example/v1 --email ann@example.org
-    """
+    """Log in on this machine: later commands use a key made for it. The password is asked for, or read from stdin."""
     body = {"email": prompt_email(email), "password": prompt_password()}
     _log_in(client, "/login", body, as_json=as_json)
 
 
 @click.command()
 @address_options
+@examples("sparewatt logout")
 def logout(client: ApiClient, *, as_json: bool) -> None:
-    """Log out: revoke this machine's key and forget it.
-
-    \b
-    Example:
-      sparewatt logout
-    """
+    """Log out: revoke this machine's key and forget it."""
     saved = next((login for login in read_logins() if login.base_url == client.base_url), None)
     if saved is None:
         raise CliError(f"You are not logged in at {client.base_url}.", exit_code=ExitCode.NOT_FOUND)
@@ -155,13 +144,9 @@ def _machine_name() -> str:
 
 @click.command()
 @network_options
+@examples("sparewatt whoami")
 def whoami(client: ApiClient, *, as_json: bool) -> None:
-    """Show who you are at this network, and what the key in use may do.
-
-    \b
-    Example:
-      sparewatt whoami
-    """
+    """Show who you are at this network, and what the key in use may do."""
 
     def show(me: PrincipalInfo) -> None:
         facts = [
@@ -180,24 +165,16 @@ def whoami(client: ApiClient, *, as_json: bool) -> None:
 
 
 @click.group()
+@examples("sparewatt password change")
 def password() -> None:
-    """Change or reset your password.
-
-    \b
-    Example:
-      sparewatt password change
-    """
+    """Change or reset your password."""
 
 
 @password.command("change")
 @network_options
+@examples("sparewatt password change")
 def change(client: ApiClient, *, as_json: bool) -> None:
-    """Change your password. Every browser is logged out; keys go on.
-
-    \b
-    Example:
-      sparewatt password change
-    """
+    """Change your password. Every browser is logged out; keys go on."""
     body = {
         "current_password": prompt_password("Current password"),
         "password": prompt_password("New password", confirm=True),
@@ -209,13 +186,9 @@ def change(client: ApiClient, *, as_json: bool) -> None:
 @password.command("request")
 @email_option
 @address_options
+@examples("sparewatt password request --email ann@example.org")
 def request(client: ApiClient, *, email: str | None, as_json: bool) -> None:
-    """Have a reset token sent to your e-mail, if the network sends mail.
-
-    \b
-    Example:
-      sparewatt password request --email ann@example.org
-    """
+    """Have a reset token sent to your e-mail, if the network sends mail."""
     reply = client.post("/password/reset-request", {"email": prompt_email(email)})
     text = "If the network knows this address, a mail is on its way."
     reply.show(PasswordResetRequestResult, lambda _: print(text), as_json=as_json)
@@ -223,13 +196,9 @@ def request(client: ApiClient, *, email: str | None, as_json: bool) -> None:
 
 @password.command("reset")
 @address_options
+@examples("sparewatt password reset")
 def reset(client: ApiClient, *, as_json: bool) -> None:
-    """Set a new password with a reset token. Token and password are asked for, or read from stdin, a line each.
-
-    \b
-    Example:
-      sparewatt password reset
-    """
+    """Set a new password with a reset token. Token and password are asked for, or read from stdin, a line each."""
     body = {"token": prompt_password("Reset token"), "password": prompt_password("New password", confirm=True)}
     reply = client.post("/password/reset", body)
     text = "The password is set. Log in with 'sparewatt login'."

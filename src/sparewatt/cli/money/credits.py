@@ -9,7 +9,7 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_with_query
 from sparewatt.cli.context import network_options
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option, amount_body
 from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
@@ -28,26 +28,17 @@ id_option = click.option(
 
 
 @click.group("credits", cls=DefaultGroup, default="balance")
+@examples("sparewatt credits", "sparewatt credits deposit 5")
 def credits_() -> None:
-    """Show what you have to spend, and get more.
-
-    \b
-    Example:
-      sparewatt credits
-      sparewatt credits deposit 5
-    """
+    """Show what you have to spend, and get more."""
 
 
 @credits_.command("balance")
 @account_option
 @network_options
+@examples("sparewatt credits balance")
 def balance(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """Show your credits: free ones, which are spent first, and paid ones.
-
-    \b
-    Example:
-      sparewatt credits balance
-    """
+    """Show your credits: free ones, which are spent first, and paid ones."""
     reply = client.get(path_with_query("/credits", {"account": account}))
     reply.show(CreditBalanceReply, _print_balance, as_json=as_json)
 
@@ -59,6 +50,7 @@ def balance(client: ApiClient, *, account: str | None, as_json: bool) -> None:
 @click.option("--memo", help="Why; kept with it.")
 @id_option
 @network_options
+@examples("sparewatt credits grant ann@example.com 5 --days 30 --id welcome-ann")
 def grant(
     client: ApiClient,
     *,
@@ -69,12 +61,7 @@ def grant(
     reference: str | None,
     as_json: bool,
 ) -> None:
-    """Give an account free credits. For operators.
-
-    \b
-    Example:
-      sparewatt credits grant ann@example.com 5 --days 30 --id welcome-ann
-    """
+    """Give an account free credits. For operators."""
     body = amount_body(usd, reference=reference) | {"account": account, "days": days, "memo": memo}
     text = f"Granted {output.format_usd(usd.removeprefix('$'))}."
     client.post("/credits/grant", body).show(CreditPosting, lambda done: _print_posting(done, text), as_json=as_json)
@@ -85,15 +72,11 @@ def grant(
 @click.option("--by", "adapter", default="test", show_default=True, help="The rail that the money came by.")
 @id_option
 @network_options
+@examples("sparewatt credits deposit 5", "sparewatt credits deposit 5 --by chain")
 def deposit(client: ApiClient, *, usd: str, adapter: str, reference: str | None, as_json: bool) -> None:
     """Add paid credits to your account. On a network of your own, test money is enough.
 
     With --by chain they come out of your account's address on the network's chain, into its settlement contract.
-
-    \b
-    Example:
-      sparewatt credits deposit 5
-      sparewatt credits deposit 5 --by chain
     """
     body = amount_body(usd, reference=reference) | {"adapter": adapter}
     text = f"Deposited {output.format_usd(usd.removeprefix('$'))}."
@@ -133,25 +116,16 @@ def _facts(credit: CreditBalance) -> list[Fact]:
 
 
 @click.group(cls=DefaultGroup, default="show")
+@examples("sparewatt treasury", "sparewatt treasury fund 100")
 def treasury() -> None:
-    """Show or fund what turns promo income into payable income.
-
-    \b
-    Example:
-      sparewatt treasury
-      sparewatt treasury fund 100
-    """
+    """Show or fund what turns promo income into payable income."""
 
 
 @treasury.command("show")
 @network_options
+@examples("sparewatt treasury show")
 def show(client: ApiClient, *, as_json: bool) -> None:
-    """Show what is there, and how much of it becomes payable per day.
-
-    \b
-    Example:
-      sparewatt treasury show
-    """
+    """Show what is there, and how much of it becomes payable per day."""
     client.get("/treasury").show(TreasuryReply, _print_treasury, as_json=as_json)
 
 
@@ -159,13 +133,9 @@ def show(client: ApiClient, *, as_json: bool) -> None:
 @click.argument("usd", metavar="USD")
 @id_option
 @network_options
+@examples("sparewatt treasury fund 100 --id november")
 def fund(client: ApiClient, *, usd: str, reference: str | None, as_json: bool) -> None:
-    """Put money aside for owners who serve free credits. For operators.
-
-    \b
-    Example:
-      sparewatt treasury fund 100 --id november
-    """
+    """Put money aside for owners who serve free credits. For operators."""
     reply = client.post("/treasury/fund", amount_body(usd, reference=reference))
     reply.show(TreasuryPosting, _print_funding, as_json=as_json)
 

@@ -8,40 +8,29 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, ApiReply
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.groups import examples
 from sparewatt.protocol.api.ledger import LedgerAudit
 
 
 @click.group()
+@examples("sparewatt ledger audit")
 def ledger() -> None:
-    """Check the books of a network, or make its balances anew.
-
-    \b
-    Example:
-      sparewatt ledger audit
-    """
+    """Check the books of a network, or make its balances anew."""
 
 
 @ledger.command("audit")
 @network_options
+@examples("sparewatt ledger audit")
 def audit(client: ApiClient, *, as_json: bool) -> None:
-    """Check that all postings sum to zero and all balances are what they say. The exit code is 1 if not.
-
-    \b
-    Example:
-      sparewatt ledger audit
-    """
+    """Check that all postings sum to zero and all balances are what they say. The exit code is 1 if not."""
     _report(client.get("/ledger/audit"), as_json=as_json)
 
 
 @ledger.command("rebuild")
 @network_options
+@examples("sparewatt ledger rebuild")
 def rebuild(client: ApiClient, *, as_json: bool) -> None:
-    """Make all balances anew from the postings, then check the books. Nothing that was posted changes.
-
-    \b
-    Example:
-      sparewatt ledger rebuild
-    """
+    """Make all balances anew from the postings, then check the books. Nothing that was posted changes."""
     _report(client.post("/ledger/rebuild", {}), as_json=as_json)
 
 

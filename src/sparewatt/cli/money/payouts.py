@@ -10,7 +10,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of, path_with_query
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.money.statements import PAGE_LINES, PAGES_MAX, account_option
 from sparewatt.cli.output import Column, left, right
 from sparewatt.protocol.api.payouts import (
@@ -26,27 +26,17 @@ from sparewatt.protocol.api.payouts import (
 
 
 @click.group(cls=DefaultGroup, default="list")
+@examples("sparewatt payouts", "sparewatt payouts claim", "sparewatt payouts verify 3")
 def payouts() -> None:
-    """Show what you were paid, fetch it, and check it.
-
-    \b
-    Example:
-      sparewatt payouts
-      sparewatt payouts claim
-      sparewatt payouts verify 3
-    """
+    """Show what you were paid, fetch it, and check it."""
 
 
 @payouts.command("list")
 @account_option
 @network_options
+@examples("sparewatt payouts list")
 def list_payouts(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """List your payouts, the newest first.
-
-    \b
-    Example:
-      sparewatt payouts list
-    """
+    """List your payouts, the newest first."""
     reply = client.get(path_with_query("/payouts", {"account": account, "limit": PAGE_LINES}))
     reply.show(PayoutList, _print_payouts, as_json=as_json)
 
@@ -68,13 +58,9 @@ def _print_payouts(listed: PayoutList) -> None:
 
 @payouts.command("batches")
 @network_options
+@examples("sparewatt payouts batches")
 def list_batches(client: ApiClient, *, as_json: bool) -> None:
-    """List the network's payout batches. Anybody may.
-
-    \b
-    Example:
-      sparewatt payouts batches
-    """
+    """List the network's payout batches. Anybody may."""
     reply = client.get(path_with_query("/payouts/batches", {"limit": PAGE_LINES}))
     reply.show(PayoutBatchList, _print_batches, as_json=as_json)
 
@@ -97,13 +83,9 @@ def _print_batches(listed: PayoutBatchList) -> None:
 
 @payouts.command("make")
 @network_options
+@examples("sparewatt payouts make")
 def make_batch(client: ApiClient, *, as_json: bool) -> None:
-    """Put what was earned into a batch now, instead of at its time. For operators.
-
-    \b
-    Example:
-      sparewatt payouts make
-    """
+    """Put what was earned into a batch now, instead of at its time. For operators."""
     client.post("/payouts/batches", {}).show(PayoutBatchCreation, _print_creation, as_json=as_json)
 
 
@@ -118,13 +100,9 @@ def _print_creation(creation: PayoutBatchCreation) -> None:
 @payouts.command("claim")
 @account_option
 @network_options
+@examples("sparewatt payouts claim")
 def claim(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """Fetch what you earned, as far as its batches are on the chain. It goes to your account's address there.
-
-    \b
-    Example:
-      sparewatt payouts claim
-    """
+    """Fetch what you earned, as far as its batches are on the chain. It goes to your account's address there."""
     reply = client.post(path_with_query("/payouts/claim", {"account": account}), {})
     reply.show(PayoutClaimList, _print_claims, as_json=as_json)
     for each in reply.parse(PayoutClaimList).data:
@@ -149,13 +127,9 @@ def _print_claims(claims: PayoutClaimList) -> None:
 @payouts.command("verify")
 @click.argument("epoch", type=click.IntRange(1))
 @network_options
+@examples("sparewatt payouts verify 3")
 def verify(client: ApiClient, *, epoch: int, as_json: bool) -> None:
-    """Compute a batch's root from its published leaves, here, and compare.
-
-    \b
-    Example:
-      sparewatt payouts verify 3
-    """
+    """Compute a batch's root from its published leaves, here, and compare."""
     from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 
     batch, leaves = _fetch_batch(client, epoch)

@@ -7,6 +7,7 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import network_options
+from sparewatt.cli.groups import examples
 from sparewatt.cli.money.statements import (
     account_option,
     csv_option,
@@ -27,6 +28,9 @@ from sparewatt.protocol.api.usage import JobUsage, JobUsageList, UsageGroup, Usa
 @span_options
 @csv_option
 @network_options
+@examples(
+    "sparewatt usage --by model", "sparewatt usage --by job --from 2026-11-01 --to 2026-11-30 --csv > november.csv"
+)
 def usage(
     client: ApiClient,
     *,
@@ -38,13 +42,7 @@ def usage(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """Show what you used and what it cost. Answers appear here about a second after their end.
-
-    \b
-    Example:
-      sparewatt usage --by model
-      sparewatt usage --by job --from 2026-11-01 --to 2026-11-30 --csv > november.csv
-    """
+    """Show what you used and what it cost. Answers appear here about a second after their end."""
     query = {"by": by, "key": key, "account": account, "from": from_, "to": to_}
     if as_csv:
         print_csv(client, "/usage", query)

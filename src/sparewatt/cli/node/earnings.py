@@ -10,6 +10,7 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_with_query
+from sparewatt.cli.groups import examples
 from sparewatt.cli.money.statements import (
     account_option,
     csv_option,
@@ -79,6 +80,12 @@ class ElectricityCost:
 @span_options
 @csv_option
 @joined_network_options
+@examples(
+    "sparewatt node earnings --by job",
+    "sparewatt node earnings --kwh-usd 0.30",
+    "sparewatt node earnings --kwh-usd 0.30 --watts 350",
+    "sparewatt node earnings --by job --from 2026-11-01 --csv > november.csv",
+)
 def earnings(
     client: ApiClient,
     *,
@@ -96,13 +103,6 @@ def earnings(
 
     Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. With
     --kwh-usd electricity is taken off: by the power that a node measured itself, else by --watts.
-
-    \b
-    Example:
-      sparewatt node earnings --by job
-      sparewatt node earnings --kwh-usd 0.30
-      sparewatt node earnings --kwh-usd 0.30 --watts 350
-      sparewatt node earnings --by job --from 2026-11-01 --csv > november.csv
     """
     span = {"node": node_name, "account": account, "from": from_, "to": to_}
     query = {"by": by, **span}

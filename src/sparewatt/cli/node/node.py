@@ -12,6 +12,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of, path_with_query
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import data_option, joined_network_options, node_dir
 from sparewatt.cli.node.earnings import earnings
 from sparewatt.cli.node.owner_settings import drain, pause, price, resume, schedule
@@ -23,14 +24,9 @@ from sparewatt.protocol.api.nodes import NodeMatchReport
 
 
 @click.group()
+@examples("sparewatt node token", "sparewatt node join https://gateway.example --token join-sw-…")
 def node() -> None:
-    """Lend this machine's GPU to a network.
-
-    \b
-    Example:
-      sparewatt node token
-      sparewatt node join https://gateway.example --token join-sw-…
-    """
+    """Lend this machine's GPU to a network."""
 
 
 for _command in (earnings, status, pause, resume, drain, schedule, price, doctor, logs, service):
@@ -69,16 +65,15 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [node]).")
 @json_option
+@examples(
+    "sparewatt node join https://gateway.example --token join-sw-… --backend http://127.0.0.1:8080",
+    "sparewatt node join http://127.0.0.1:8484 --serve model.gguf",
+)
 def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) -> None:
     """Join a network and serve its jobs until stopped (Ctrl-C or SIGTERM finishes running answers first).
 
     The node dials out: no port has to be open. Its key is made on first start. Name, region, prices and what it serves
     with are kept for the next join.
-
-    \b
-    Example:
-      sparewatt node join https://gateway.example --token join-sw-… --backend http://127.0.0.1:8080
-      sparewatt node join http://127.0.0.1:8484 --serve model.gguf
     """
     if flags["backend_url"] and flags["serve"]:
         raise click.UsageError("--backend fronts a server that runs, --serve starts one: give one of them.")
@@ -127,15 +122,11 @@ def region_warning(region: str) -> str | None:
 @node.command("token")
 @click.option("-q", "--quiet", is_flag=True, help="Print the token only.")
 @network_options
+@examples("sparewatt node token", "sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)")
 def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
     """Make a join token, good for one node and for 24 hours, and print the line that installs a node and joins.
 
     Only that line goes to stdout.
-
-    \b
-    Example:
-      sparewatt node token
-      sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)
     """
 
     def show(made: JoinToken) -> None:
@@ -154,14 +145,9 @@ def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
 )
 @data_option
 @joined_network_options
+@examples("sparewatt node why berlin-4090", "sparewatt node why --last 100")
 def why(client: ApiClient, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
-    """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node.
-
-    \b
-    Example:
-      sparewatt node why berlin-4090
-      sparewatt node why --last 100
-    """
+    """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node."""
     path = path_of("nodes", wanted or _own_address(node_dir(data_dir)), "why")
     client.get(path_with_query(path, {"last": last})).show(NodeMatchReport, _print_report, as_json=as_json)
 

@@ -15,6 +15,7 @@ import msgspec
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError, ExitCode
+from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import NOT_RUNNING, ask_agent, ask_running_agent, data_option, node_dir
 from sparewatt.cli.node.status import describe_price
 from sparewatt.cli.output import Column, Fact, left, right
@@ -33,14 +34,9 @@ DRAIN_POLL_S = 0.3
 @click.option("--for", "for_s", type=DURATION, help="Come back by itself after this, e.g. 2h; else on 'resume'.")
 @data_option
 @json_option
+@examples("sparewatt node pause", "sparewatt node pause --for 3h")
 def pause(*, for_s: float | None, data_dir: Path | None, as_json: bool) -> None:
-    """Take no new jobs for a while ("gaming mode"). What runs is finished, and nobody thinks worse of the node.
-
-    \b
-    Example:
-      sparewatt node pause
-      sparewatt node pause --for 3h
-    """
+    """Take no new jobs for a while ("gaming mode"). What runs is finished, and nobody thinks worse of the node."""
     from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S
 
     until = UNTIL_RESUMED_UNIX_S if for_s is None else time.time() + for_s
@@ -50,13 +46,9 @@ def pause(*, for_s: float | None, data_dir: Path | None, as_json: bool) -> None:
 @click.command("resume")
 @data_option
 @json_option
+@examples("sparewatt node resume")
 def resume(*, data_dir: Path | None, as_json: bool) -> None:
-    """Take jobs again. Hours and ceilings still count.
-
-    \b
-    Example:
-      sparewatt node resume
-    """
+    """Take jobs again. Hours and ceilings still count."""
     _change_owner_rules(data_dir, {"paused_until_unix_s": 0.0}, as_json=as_json, done="Back to work.")
 
 
@@ -70,6 +62,11 @@ def resume(*, data_dir: Path | None, as_json: bool) -> None:
 @click.option("--max-temperature", type=FiniteRange(0, 150), help="Rest while a GPU is hotter (°C); 0 takes it away.")
 @data_option
 @json_option
+@examples(
+    "sparewatt node schedule --between 22:00-07:00 --zone Europe/Berlin",
+    "sparewatt node schedule --max-watts 300 --max-temperature 80",
+    "sparewatt node schedule --always",
+)
 def schedule(
     *,
     between: tuple[str, ...],
@@ -80,14 +77,7 @@ def schedule(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Set the hours in which the node works, and ceilings above which it rests by itself. Without options, show them.
-
-    \b
-    Example:
-      sparewatt node schedule --between 22:00-07:00 --zone Europe/Berlin
-      sparewatt node schedule --max-watts 300 --max-temperature 80
-      sparewatt node schedule --always
-    """
+    """Set the hours in which the node works, and ceilings above which it rests. Without options, show them."""
     from sparewatt.node.owner.working_hours import BadHours, parse_hours
 
     if always and between:
@@ -144,13 +134,9 @@ def _facts(rules: OwnerRules, status: dict[str, Any] | None) -> list[Fact]:
 @click.option("--no-wait", is_flag=True, help="Do not wait until it has ended.")
 @data_option
 @json_option
+@examples("sparewatt node drain")
 def drain(*, no_wait: bool, data_dir: Path | None, as_json: bool) -> None:
-    """Finish what runs, take nothing new, then end the agent.
-
-    \b
-    Example:
-      sparewatt node drain
-    """
+    """Finish what runs, take nothing new, then end the agent."""
     folder = node_dir(data_dir)
     status = ask_running_agent(folder, {"do": "drain"})
     running = status["running"] + status["queued"]
@@ -165,13 +151,9 @@ def drain(*, no_wait: bool, data_dir: Path | None, as_json: bool) -> None:
 
 
 @click.group("price")
+@examples("sparewatt node price set --hourly 0.25")
 def price() -> None:
-    """What this machine's node asks for.
-
-    \b
-    Example:
-      sparewatt node price set --hourly 0.25
-    """
+    """What this machine's node asks for."""
 
 
 @price.command("set")
@@ -180,16 +162,11 @@ def price() -> None:
 @click.option("--completion", metavar="USD", help="Per million tokens written, instead; with --prompt.")
 @data_option
 @json_option
+@examples("sparewatt node price set --hourly 0.25", "sparewatt node price set --prompt 0.05 --completion 0.20")
 def set_price(
     *, hourly: str | None, prompt: str | None, completion: str | None, data_dir: Path | None, as_json: bool
 ) -> None:
-    """Set what the node asks for. It counts for the next job; those that run cost what they began with.
-
-    \b
-    Example:
-      sparewatt node price set --hourly 0.25
-      sparewatt node price set --prompt 0.05 --completion 0.20
-    """
+    """Set what the node asks for. It counts for the next job; those that run cost what they began with."""
     options = {"hourly_usd": hourly, "prompt_usd_per_mtok": prompt, "completion_usd_per_mtok": completion}
     prices = {name: value for name, value in options.items() if value is not None}
     if hourly is not None and len(prices) > 1:

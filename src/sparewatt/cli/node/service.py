@@ -13,6 +13,7 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
+from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import node_dir
 
 LABEL = "network.sparewatt.node"
@@ -28,6 +29,11 @@ KINDS = {"linux": "systemd", "darwin": "launchd", "win32": "windows"}
 @json_option
 @click.argument("gateway_url", metavar="URL")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF node join]…")
+@examples(
+    "sparewatt node service https://gateway.example > ~/.config/systemd/user/sparewatt-node.service",
+    f"sparewatt node service --for launchd https://gateway.example > ~/Library/LaunchAgents/{LABEL}.plist",
+    "sparewatt node service --for windows https://gateway.example > node.xml",
+)
 def service(
     *, kind: str | None, data_dir: Path | None, as_json: bool, gateway_url: str, words: tuple[str, ...]
 ) -> None:
@@ -35,12 +41,6 @@ def service(
 
     Join once by hand first: a token is good for one node, and does not belong in such a file. Name, region, prices and
     what the node serves with are kept from that join; options given here are added.
-
-    \b
-    Example:
-      sparewatt node service https://gateway.example > ~/.config/systemd/user/sparewatt-node.service
-      sparewatt node service --for launchd https://gateway.example > ~/Library/LaunchAgents/network.sparewatt.node.plist
-      sparewatt node service --for windows https://gateway.example > node.xml
     """
     from sparewatt.node.saved_settings import read_saved_settings
 

@@ -18,6 +18,7 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError, ExitCode
+from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import ask_running_agent, data_option, node_dir
 from sparewatt.cli.output import Cell, Column, Fact, left, prose, right
 
@@ -27,14 +28,9 @@ Json = dict[str, Any]
 @click.command("status")
 @data_option
 @json_option
+@examples("sparewatt node status", "sparewatt node status --json")
 def status(*, data_dir: Path | None, as_json: bool) -> None:
-    """Show this machine's node: its link, its models, its GPUs, what it does and why it rests.
-
-    \b
-    Example:
-      sparewatt node status
-      sparewatt node status --json
-    """
+    """Show this machine's node: its link, its models, its GPUs, what it does and why it rests."""
     found = ask_running_agent(node_dir(data_dir), {"do": "status"})
     if as_json:
         output.print_json(found)
@@ -158,17 +154,16 @@ _MARKS = {
 @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
 @data_option
 @json_option
+@examples(
+    "sparewatt node doctor",
+    "sparewatt node doctor https://gateway.example --token join-sw-…",
+    "sparewatt node doctor --measure --json",
+)
 def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
     """Look for what is wrong: gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
 
     Says what it found in plain words and what to do. The gateway is that of the running node, or the URL given. Ends
     with status 1 if something is wrong.
-
-    \b
-    Example:
-      sparewatt node doctor
-      sparewatt node doctor https://gateway.example --token join-sw-…
-      sparewatt node doctor --measure --json
     """
     import asyncio
 
@@ -205,14 +200,9 @@ _SHOWN = ("t", "level", "logger", "event", "text")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="As it stands in the file: an object a line.")
 @data_option
+@examples("sparewatt node logs -n 200", "sparewatt node logs --follow")
 def logs(*, lines: int, follow: bool, as_json: bool, data_dir: Path | None) -> None:
-    """Show the agent's log. It holds ids and counts, never a prompt or an answer.
-
-    \b
-    Example:
-      sparewatt node logs -n 200
-      sparewatt node logs --follow
-    """
+    """Show the agent's log. It holds ids and counts, never a prompt or an answer."""
     from sparewatt.node.log_file import follow_lines, last_lines
 
     folder = node_dir(data_dir)

@@ -18,6 +18,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import ApiError, CliError, ExitCode
+from sparewatt.cli.groups import examples
 from sparewatt.cli.nodes import describe_hardware
 from sparewatt.cli.param_types import FiniteRange
 from sparewatt.cli.top.screen import ScreenLine, as_text, render
@@ -99,16 +100,12 @@ def _node_row(node: Node) -> TopNodeRow:
 )
 @click.option("--once", is_flag=True, help="Print one picture and end.")
 @network_options
+@examples("sparewatt top", "sparewatt top --once --json")
 def top(client: ApiClient, *, interval: float, once: bool, as_json: bool) -> None:
     """Show what the network does right now: rates, models, the busiest nodes and those in trouble.
 
     An operator's key shows all of it; any other, what everybody may see. Ctrl-C ends it. Into a pipe or a file it
     writes one picture after the other, with --json one object per line.
-
-    \b
-    Example:
-      sparewatt top
-      sparewatt top --once --json
     """
     source = TopViewSource(client, now_s=time.monotonic)
     if once:
