@@ -27,6 +27,8 @@ from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.protocol.api.inference import ErrorObject
 
 T = TypeVar("T")
+Body = Mapping[str, object]
+Headers = Mapping[str, str]
 
 CONNECT_TIMEOUT_S = 10.0
 REPLY_TIMEOUT_S = 60.0
@@ -135,13 +137,13 @@ def path_with_query(path: str, query: Mapping[str, object]) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Request:
     method: str
     path: str
-    body: Mapping[str, object] | None
-    headers: Mapping[str, str]
-    timeout_s: float
+    body: Body | None = None
+    headers: Headers | None = None
+    timeout_s: float | None = None
 
 
 class ApiClient:
@@ -161,50 +163,37 @@ class ApiClient:
         return self._network.base_url
 
     def get(self, path: str, *, timeout_s: float | None = None) -> ApiReply:
-        return self._call("GET", path, timeout_s=timeout_s)
+        return self._call(_Request("GET", path, timeout_s=timeout_s))
 
     def delete(self, path: str) -> ApiReply:
-        return self._call("DELETE", path)
+        return self._call(_Request("DELETE", path))
 
-    def patch(self, path: str, body: Mapping[str, object]) -> ApiReply:
-        return self._call("PATCH", path, body=body)
+    def patch(self, path: str, body: Body) -> ApiReply:
+        return self._call(_Request("PATCH", path, body))
 
     def post(
-        self,
-        path: str,
-        body: Mapping[str, object],
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
+        self, path: str, body: Body, *, headers: Headers | None = None, timeout_s: float | None = None
     ) -> ApiReply:
-        return self._call("POST", path, body=body, headers=headers, timeout_s=timeout_s)
+        return self._call(_Request("POST", path, body, headers, timeout_s))
 
     @contextmanager
-    def stream(self, path: str, body: Mapping[str, object], *, headers: Mapping[str, str]) -> Iterator[ApiEventStream]:
+    def stream(self, path: str, body: Body, *, headers: Headers) -> Iterator[ApiEventStream]:
         """Open a streamed answer. Leaving the block early stops it."""
-        request = _Request(method="POST", path=path, body=body, headers=headers, timeout_s=ANSWER_TIMEOUT_S)
-        with self._open(request) as response:
+        with self._open(_Request("POST", path, body, headers, ANSWER_TIMEOUT_S)) as response:
             yield ApiEventStream(response, network=self._network)
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> ApiReply:
-        timeout_s = timeout_s or self._reply_timeout_s
-        request = _Request(method=method, path=path, body=body, headers=headers or {}, timeout_s=timeout_s)
+    def _call(self, request: _Request) -> ApiReply:
         with self._open(request) as response:
             return ApiReply(self.base_url, response.headers, self._read_body(response))
 
     @contextmanager
     def _open(self, request: _Request) -> Iterator[http.client.HTTPResponse]:
-        connection = _connection(self._network, timeout_s=min(CONNECT_TIMEOUT_S, request.timeout_s))
+        timeout_s = request.timeout_s or self._reply_timeout_s
+        connection = _connection(self._network, timeout_s=min(CONNECT_TIMEOUT_S, timeout_s))
         try:
             with _network_errors_as_cli_errors(self._network):
+                connection.connect()
+                connection.sock.settimeout(timeout_s)
                 response = self._send(connection, request)
             try:
                 self._raise_for_status(response, request.path)
@@ -215,8 +204,6 @@ class ApiClient:
             connection.close()
 
     def _send(self, connection: http.client.HTTPConnection, request: _Request) -> http.client.HTTPResponse:
-        connection.connect()
-        connection.sock.settimeout(request.timeout_s)
         headers = {"User-Agent": f"sparewatt/{__version__}"}
         if self._network.api_key:
             headers["Authorization"] = f"Bearer {self._network.api_key}"
@@ -225,7 +212,7 @@ class ApiClient:
             headers["Content-Type"] = "application/json"
             payload = json.dumps(request.body).encode()
         path = urlsplit(self.base_url).path + request.path
-        connection.request(request.method, path, body=payload, headers=headers | dict(request.headers))
+        connection.request(request.method, path, body=payload, headers=headers | dict(request.headers or {}))
         return connection.getresponse()
 
     def _read_body(self, response: http.client.HTTPResponse) -> bytes:

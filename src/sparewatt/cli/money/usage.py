@@ -8,14 +8,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import network_options
 from sparewatt.cli.groups import examples
-from sparewatt.cli.money.statements import (
-    account_option,
-    csv_option,
-    fetch_pages,
-    json_lines,
-    print_csv,
-    span_options,
-)
+from sparewatt.cli.money.statements import Query, fetch_pages, json_lines, print_csv, statement_options
 from sparewatt.cli.output import Column, left, right
 from sparewatt.core.money import format_usd
 from sparewatt.protocol.api.usage import JobUsage, JobUsageList, UsageGroup, UsageGroupList
@@ -24,26 +17,14 @@ from sparewatt.protocol.api.usage import JobUsage, JobUsageList, UsageGroup, Usa
 @click.command()
 @click.option("--by", type=click.Choice(["day", "model", "key", "job"]), default="day", show_default=True)
 @click.option("--key", metavar="ID", help="Of one key only.")
-@account_option
-@span_options
-@csv_option
+@statement_options
 @network_options
 @examples(
     "sparewatt usage --by model", "sparewatt usage --by job --from 2026-11-01 --to 2026-11-30 --csv > november.csv"
 )
-def usage(
-    client: ApiClient,
-    *,
-    by: str,
-    key: str | None,
-    account: str | None,
-    from_: str | None,
-    to_: str | None,
-    as_csv: bool,
-    as_json: bool,
-) -> None:
+def usage(client: ApiClient, *, by: str, key: str | None, span: Query, as_csv: bool, as_json: bool) -> None:
     """Show what you used and what it cost. Answers appear here about a second after their end."""
-    query = {"by": by, "key": key, "account": account, "from": from_, "to": to_}
+    query = {"by": by, "key": key, **span}
     if as_csv:
         print_csv(client, "/usage", query)
         return

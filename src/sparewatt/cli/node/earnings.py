@@ -11,14 +11,7 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_with_query
 from sparewatt.cli.groups import examples
-from sparewatt.cli.money.statements import (
-    account_option,
-    csv_option,
-    fetch_pages,
-    json_lines,
-    print_csv,
-    span_options,
-)
+from sparewatt.cli.money.statements import Query, fetch_pages, json_lines, print_csv, statement_options
 from sparewatt.cli.node.agent import joined_network_options
 from sparewatt.cli.output import Column, Fact, left, right
 from sparewatt.cli.param_types import FiniteRange
@@ -64,7 +57,6 @@ class ElectricityCost:
 @click.command("earnings")
 @click.option("--by", type=click.Choice(["job", "day", "model", "node"]), default="day", show_default=True)
 @click.option("--node", "node_name", metavar="NAME_OR_ID", help="Of one node only.")
-@account_option
 @click.option(
     "--kwh-usd",
     type=FiniteRange(0, 100),
@@ -77,8 +69,7 @@ class ElectricityCost:
     envvar="SPAREWATT_WATTS",
     help="What a machine draws while it works, for those that do not measure it.  [env: SPAREWATT_WATTS]",
 )
-@span_options
-@csv_option
+@statement_options
 @joined_network_options
 @examples(
     "sparewatt node earnings --by job",
@@ -91,11 +82,9 @@ def earnings(
     *,
     by: str,
     node_name: str | None,
-    account: str | None,
     kwh_usd: float | None,
     watts: float | None,
-    from_: str | None,
-    to_: str | None,
+    span: Query,
     as_csv: bool,
     as_json: bool,
 ) -> None:
@@ -104,7 +93,7 @@ def earnings(
     Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. With
     --kwh-usd electricity is taken off: by the power that a node measured itself, else by --watts.
     """
-    span = {"node": node_name, "account": account, "from": from_, "to": to_}
+    span = {"node": node_name, **span}
     query = {"by": by, **span}
     if as_csv:
         print_csv(client, "/earnings", query)

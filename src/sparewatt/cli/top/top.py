@@ -22,7 +22,7 @@ from sparewatt.cli.groups import examples
 from sparewatt.cli.nodes import describe_hardware
 from sparewatt.cli.param_types import FiniteRange
 from sparewatt.cli.top.screen import ScreenLine, as_text, render
-from sparewatt.cli.top.view import PulseWindow, TopNodeRow, TopView, public_view
+from sparewatt.cli.top.view import PulseWindow, TopNodeRow, TopView, node_row, public_view
 from sparewatt.protocol.api.network import NetworkOverview
 from sparewatt.protocol.api.nodes import Node, NodeList
 from sparewatt.protocol.api.operations import Pulse
@@ -74,24 +74,13 @@ class TopViewSource:
                 if error.http_status not in {401, 403}:
                     raise
                 found = []
-            self._nodes = now_s, [_node_row(node) for node in found]
+            self._nodes = now_s, [_listed_row(node) for node in found]
         return self._nodes[1]
 
 
-def _node_row(node: Node) -> TopNodeRow:
-    return TopNodeRow(
-        id=node.id,
-        name=node.name,
-        state=node.state,
-        gpu=describe_hardware(node),
-        running=node.running,
-        queued=node.queued,
-        slots=node.slots,
-        jobs_done=node.jobs_done,
-        jobs_failed=node.jobs_failed,
-        power_watts=node.sensors.power_watts if node.sensors else None,
-        paused=node.paused,
-    )
+def _listed_row(node: Node) -> TopNodeRow:
+    power_watts = node.sensors.power_watts if node.sensors else None
+    return node_row(node, gpu=describe_hardware(node), power_watts=power_watts)
 
 
 @click.command()

@@ -12,6 +12,7 @@ import msgspec
 
 from sparewatt.protocol.api.feed import NodeStateName
 from sparewatt.protocol.api.network import NetworkOverview
+from sparewatt.protocol.api.nodes import Node
 from sparewatt.protocol.api.operations import Pulse, PulseModel, PulseNode
 
 RATE_WINDOW_S = 10.0
@@ -169,25 +170,13 @@ def _model_row(model: PulseModel, recent: Pulse, minute: Pulse, now: Pulse) -> T
 def _node_rows(nodes: Iterable[PulseNode], recent: Pulse, now: Pulse) -> list[TopNodeRow]:
     before = {node.id: node.tokens for node in (*recent.busiest, *recent.troubled)}
     span_s = now.at - recent.at
-    return [
-        TopNodeRow(
-            id=node.id,
-            name=node.name,
-            state=node.state,
-            gpu=node.gpu,
-            running=node.running,
-            queued=node.queued,
-            slots=node.slots,
-            tokens_per_s=_per_s(node.tokens - before[node.id], span_s) if node.id in before else None,
-            jobs_done=node.jobs_done,
-            jobs_failed=node.jobs_failed,
-            temperature_c=node.temperature_c,
-            power_watts=node.power_watts,
-            utilisation=node.utilisation,
-            paused=node.paused,
-        )
-        for node in nodes
-    ]
+    rates = ((node, _per_s(node.tokens - before.get(node.id, 0), span_s)) for node in nodes)
+    return [node_row(node, tokens_per_s=rate if node.id in before else None) for node, rate in rates]
+
+
+def node_row(node: PulseNode | Node, **computed: object) -> TopNodeRow:
+    """The fields of a node that the screen shows, by their names, and those that are computed."""
+    return msgspec.structs.replace(msgspec.convert(node, TopNodeRow, from_attributes=True), **computed)
 
 
 def _requests(models: Iterable[PulseModel]) -> int:
