@@ -130,9 +130,9 @@ def describe(manifest: Manifest) -> dict[str, object]:
 
 
 def _print_manifest(manifest: Manifest, what: str) -> None:
-    found = describe(manifest)
-    output.note(f"{what}: {found['rows']} rows of {found['tables']} tables, {len(manifest.files())} files.")
-    if not found["has_secret"]:
+    summary = describe(manifest)
+    output.note(f"{what}: {summary['rows']} rows of {summary['tables']} tables, {len(manifest.files())} files.")
+    if not summary["has_secret"]:
         output.note(
             "The network's secret is not in it: it is given by SPAREWATT_SECRET. Keep that as well; without it the "
             "chain keys of accounts cannot be opened."

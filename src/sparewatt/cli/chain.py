@@ -62,7 +62,7 @@ def _print_status(chain: ChainStatus) -> None:
 
 
 @chain.command("deploy")
-@click.option("--plan", type=click.Path(path_type=Path), help="Own steps and values instead of those for trying out.")
+@click.option("--plan", type=click.Path(path_type=Path), help="Your own deployment plan.  [default: for development]")
 @url_option
 @data_option
 @json_option
@@ -103,7 +103,7 @@ def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_jso
 
 
 @chain.command("sync")
-@click.option("--rebuild", is_flag=True, help="Drop the index and read it anew from the chain.")
+@click.option("--rebuild", is_flag=True, help="Drop the index and rebuild it from the chain.")
 @click.option("--another-chain", is_flag=True, help="With --rebuild: this chain replaces the one followed so far.")
 @url_option
 @database_option
@@ -113,7 +113,7 @@ def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_jso
 def sync(
     *, rebuild: bool, another_chain: bool, chain_url: str | None, database_url: str | None, data: Path, as_json: bool
 ) -> None:
-    """Bring the index in Postgres up to the chain's head. Safe beside a running network."""
+    """Bring the index in Postgres up to the chain's head. Safe while the network runs."""
     from sparewatt.chain.commands import sync as do
 
     dsn = database_url or os.environ.get("DATABASE_URL") or _embedded_dsn(data)
@@ -131,7 +131,7 @@ def sync(
 @database_option
 @data_option
 @click.option("--depth", type=int, help="Blocks after which a transaction is final.  [default: 6]")
-@click.option("--poll-s", type=NUMBER, help="Seconds between two looks at the chain.")
+@click.option("--poll-s", type=NUMBER, help="Seconds between two polls of the chain.")
 @click.option("--deploy", is_flag=True, default=None, help="Put the contracts there if they are not.")
 @click.option("--mine", is_flag=True, default=None, help="Have a local chain make blocks while something waits.")
 @click.option("--test-money", is_flag=True, default=None, help="The faucet gives what deposits and payouts lack.")

@@ -66,7 +66,7 @@ class AnswerOrigin:
 class ChatAnswer:
     """An answer as it grows. It can be described at any time, complete or not."""
 
-    asked_s: float
+    sent_s: float
     texts: list[str] = field(default_factory=list)
     origin: AnswerOrigin = field(default_factory=AnswerOrigin)
     first_token_s: float | None = None
@@ -109,7 +109,7 @@ class ChatAnswer:
     def summary(self, *, node_name: str | None = None) -> str:
         """Which node answered, how fast, and the id of the match, with which 'match explain' says why."""
         node, attempts = self.origin.node, self.origin.attempts or 1
-        waited_ms = None if self.first_token_s is None else (self.first_token_s - self.asked_s) * 1000
+        waited_ms = None if self.first_token_s is None else (self.first_token_s - self.sent_s) * 1000
         parts = [
             output.node_label(node, node_name) if node else "unknown node",
             self.origin.region or "unknown region",
@@ -322,10 +322,10 @@ def _ask_question(
     client: ApiClient, settings: ChatSettings, messages: list[ChatMessage], question: str, *, names: NodeNameCache
 ) -> list[ChatMessage]:
     """The conversation after this question; a question without an answer is left out."""
-    asked = [*messages, {"role": "user", "content": question}]
+    conversation = [*messages, {"role": "user", "content": question}]
     answer = ChatAnswer(time.monotonic())
     try:
-        stream_answer(client, settings, asked, answer)
+        stream_answer(client, settings, conversation, answer)
     except KeyboardInterrupt:
         _end_line(answer)
         output.note("Stopped.")
@@ -337,4 +337,4 @@ def _ask_question(
     else:
         _end_line(answer)
         _print_summary(answer, names)
-    return [*asked, {"role": "assistant", "content": answer.text}] if answer.texts else messages
+    return [*conversation, {"role": "assistant", "content": answer.text}] if answer.texts else messages

@@ -41,7 +41,7 @@ _NEXT_STEPS = {
     "invalid_api_key": "Log in with 'sparewatt login', or set SPAREWATT_API_KEY to a key of this network.",
     "login_failed": "Try again, or ask the network's operator for a reset token ('sparewatt password reset').",
     "email_taken": "Log in with 'sparewatt login'.",
-    "signup_refused": "Ask whoever runs this network.",
+    "signup_refused": "Ask an operator of this network.",
     "operators_only": "Ask an operator of this network.",
     "not_owner": "Ask with a key of the account that owns it, or ask an operator of this network.",
     "account_not_found": "See the accounts with 'sparewatt accounts list'.",
@@ -133,8 +133,8 @@ def path_of(*segments: str) -> str:
 
 def path_with_query(path: str, query: Mapping[str, object]) -> str:
     """The path with those parameters that are not None."""
-    given = {name: str(value) for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    parameters = {name: str(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class ApiClient:
 
 
 def _next_step(code: str, *, status: int, retry_after: str | None, path: str) -> str:
-    """What the user can do with the key that was refused."""
+    """What the user can do about an error, by its code or status."""
     if code == "permission_denied" and path.startswith(("/accounts", "/invites")):
         return "Ask an operator of this network."
     if code == "permission_denied":
@@ -376,4 +376,4 @@ def _not_running(network: NetworkContext) -> CliError:
     message = f"Nothing answers at {network.base_url}: the network is not running."
     if is_this_machine(urlsplit(network.base_url).hostname or ""):
         return CliError(message, next_step="Start it with 'make up' or 'sparewatt up'.")
-    return CliError(message, next_step="Check SPAREWATT_BASE_URL, or ask whoever runs that network.")
+    return CliError(message, next_step="Check SPAREWATT_BASE_URL, or ask an operator of that network.")

@@ -70,11 +70,11 @@ def gateway() -> None:
 @click.option("--port-file", type=click.Path(path_type=Path), help="Write the port here once listening.")
 @click.option("--processes", type=click.IntRange(1, 64), help="Processes that share the port, a core each (1).")
 @click.option("--link-port", type=click.IntRange(1, 65535), help="First of the processes' ports for nodes.")
-@click.option("--metrics/--no-metrics", default=None, help="Figures for Prometheus on a second port (on).")
+@click.option("--metrics/--no-metrics", default=None, help="Metrics for Prometheus on a second port (on).")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="That port (9484, else a free one); 0: a free one.")
 @click.option("--metrics-host", metavar="IP", help="Its address: loopback, or of a private network.")
 @click.option("--metrics-port-file", type=click.Path(path_type=Path), help="Write that port here once listening.")
-@click.option("--metrics-by-node", is_flag=True, default=None, help="Show each node among them.")
+@click.option("--metrics-by-node", is_flag=True, default=None, help="Metrics of each node, too.")
 @click.option("--request-log", is_flag=True, default=None, help="A line in the log for every request, no content.")
 @click.option("--public-url", metavar="URL", help="The address that nodes and clients use, if another.")
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM); read again on change.")
@@ -86,13 +86,13 @@ def gateway() -> None:
 @click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is a last resort.")
 @click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is given up.")
 @click.option("--first-token-floor-s", type=NUMBER, help="The least time a node gets for its first token.")
-@click.option("--idle-s", type=NUMBER, help="Silence in an answer that counts as a lost node.")
+@click.option("--idle-s", type=NUMBER, help="Seconds without a token after which a node counts as lost.")
 @click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when asked to stop.")
 @click.option("--policy", type=click.Choice(RANKINGS), help="How nodes are chosen by default.")
 @click.option("--data", type=click.Path(path_type=Path), help="Where secret, journals and own Postgres are kept.")
 @click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")
-@click.option("--development", is_flag=True, default=None, help="Anybody may deposit test money; never in public.")
-@click.option("--signup-credit-usd", metavar="USD", help="Free credits for who signs up.")
+@click.option("--development", is_flag=True, default=None, help="Users may deposit test money; never in public.")
+@click.option("--signup-credit-usd", metavar="USD", help="Free credits of a new account.")
 @click.option("--treasury-daily-usd", metavar="USD", help="What serving free credits may earn per day, in all.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
 @examples(
@@ -157,7 +157,7 @@ def process() -> None:
 def operator_key(*, database_url: str | None, data: Path | None) -> None:
     """Make a key with every scope for the network's operator. Only the key goes to stdout.
 
-    For the first start of a network of one's own: whoever has the database may do this, without asking a gateway.
+    For the first start of a network: access to its database is enough, and no gateway has to run.
     """
     import asyncio
 

@@ -52,7 +52,7 @@ SECTIONS = {
         "gateway": LazyCommand("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
         "backup": LazyCommand("sparewatt.cli.backup:backup", "Write all of a network into one file, while it runs."),
         "restore": LazyCommand("sparewatt.cli.backup:restore", "Make a network from its backup."),
-        "accounts": LazyCommand("sparewatt.cli.accounts.accounts:accounts", "See and manage everybody's accounts."),
+        "accounts": LazyCommand("sparewatt.cli.accounts.accounts:accounts", "See and manage all accounts."),
         "treasury": LazyCommand("sparewatt.cli.money.credits:treasury", "Show or fund what serving free credits pays."),
         "ledger": LazyCommand("sparewatt.cli.money.ledger:ledger", "Check the books."),
         "chain": LazyCommand("sparewatt.cli.chain:chain", "Show and serve the network's chain."),

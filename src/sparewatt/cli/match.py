@@ -85,41 +85,43 @@ def explain(client: ApiClient, *, match_id: str, as_json: bool) -> None:
     client.get(path_of("matches", match_id)).show(MatchExplanation, _print_explanation, as_json=as_json)
 
 
-def _print_explanation(found: Explanation) -> None:
-    output.print_facts(_facts(found))
-    if found.funnel:
-        _print_funnel(found)
-    if found.rejected:
-        _print_rejected(found.rejected)
-    if found.ranked:
+def _print_explanation(explanation: Explanation) -> None:
+    output.print_facts(_facts(explanation))
+    if explanation.funnel:
+        _print_funnel(explanation)
+    if explanation.rejected:
+        _print_rejected(explanation.rejected)
+    if explanation.ranked:
         # `chosen` is the node of the last attempt; if there were several, the first went to the best candidate.
-        _print_ranked(found.ranked, chosen=found.attempts[0].node if found.moves and found.attempts else found.chosen)
-    for move in found.moves:
+        has_moved = explanation.moves and explanation.attempts
+        best = explanation.attempts[0].node if has_moved else explanation.chosen
+        _print_ranked(explanation.ranked, chosen=best)
+    for move in explanation.moves:
         if move.candidates:
             after = f"after {move.after_tokens} tokens" if move.after_tokens else "before the first token"
             _print_ranked(move.candidates, chosen=move.chosen, who=f"Candidates to go on {after}")
-    if found.attempts and isinstance(found, MatchExplanation):
-        _print_attempts(found.attempts, is_streamed=found.streamed)
-    _print_verdict(found)
+    if explanation.attempts and isinstance(explanation, MatchExplanation):
+        _print_attempts(explanation.attempts, is_streamed=explanation.streamed)
+    _print_verdict(explanation)
 
 
-def _facts(found: Explanation) -> list[Fact]:
-    job = found.job
+def _facts(explanation: Explanation) -> list[Fact]:
+    job = explanation.job
     tokens = f"{output.format_count(job.prompt_tokens)} tokens in, {output.format_count(job.output_tokens)} out"
     facts: list[Fact] = [
-        ("Model", found.model),
-        ("Policy", found.policy),
+        ("Model", explanation.model),
+        ("Policy", explanation.policy),
         ("Job", f"{tokens}, needs {output.format_bytes(job.vram_needed_bytes)}"),
     ]
-    if found.match_id is None:
+    if explanation.match_id is None:
         return facts
-    when = output.ago(found.created_at, now_s=time.time())
-    return [("Match", found.match_id), *facts, ("Outcome", found.outcome), ("When", when)]
+    when = output.ago(explanation.created_at, now_s=time.time())
+    return [("Match", explanation.match_id), *facts, ("Outcome", explanation.outcome), ("When", when)]
 
 
-def _print_funnel(found: Explanation) -> None:
+def _print_funnel(explanation: Explanation) -> None:
     output.print_title("Filters")
-    total = found.candidates_total
+    total = explanation.candidates_total
     columns: list[Column[FunnelStep]] = [
         left("FILTER", lambda step: step.filter),
         right("DROPPED", lambda step: str(step.dropped) if step is not start else ""),
@@ -127,7 +129,7 @@ def _print_funnel(found: Explanation) -> None:
         left("", lambda step: _bar(step.left, total=max(total, step.left))),
     ]
     start = FunnelStep(filter="all nodes", dropped=0, left=total)
-    output.print_table(columns, [start, *found.funnel], may_drop=("",))
+    output.print_table(columns, [start, *explanation.funnel], may_drop=("",))
 
 
 def _bar(n: int, *, total: int) -> str:
@@ -200,7 +202,7 @@ def _print_attempts(attempts: Sequence[MatchAttempt], *, is_streamed: bool) -> N
             node = output.node_label(attempt.node, attempt.name)
             output.print_lines([f"{node} went on after {seam.tokens} tokens ({seam.chars} characters)"])
     if not is_streamed and attempts[-1].outcome == "done":
-        output.print_lines(["The answer came in one piece: nobody saw its first token."])
+        output.print_lines(["The answer came in one piece: it has no time of a first token."])
 
 
 def _last_ms(attempt: MatchAttempt) -> float:
@@ -217,23 +219,24 @@ def time_line(attempt: MatchAttempt, *, end_ms: float) -> str:
     return (" " * start + "░" * waiting + "█" * (end - start - waiting)).ljust(_BAR_CHARS)
 
 
-def _print_verdict(found: Explanation) -> None:
+def _print_verdict(explanation: Explanation) -> None:
     print()
-    output.print_lines([_verdict(found)])
-    if found.chosen is None and found.nearest_relaxations:
+    output.print_lines([_verdict(explanation)])
+    if explanation.chosen is None and explanation.nearest_relaxations:
         print("What would help most:")
-        output.print_lines(f"  - {relaxation}" for relaxation in found.nearest_relaxations)
+        output.print_lines(f"  - {relaxation}" for relaxation in explanation.nearest_relaxations)
 
 
-def _verdict(found: Explanation) -> str:
+def _verdict(explanation: Explanation) -> str:
     """One sentence: where the job goes, or went, or why nowhere."""
-    is_dry_run = isinstance(found, DryRunExplanation)
-    if isinstance(found, DryRunExplanation) and found.why_nobody:
-        return found.why_nobody
-    if found.chosen is None:
+    is_dry_run = isinstance(explanation, DryRunExplanation)
+    if isinstance(explanation, DryRunExplanation) and explanation.why_nobody:
+        return explanation.why_nobody
+    if explanation.chosen is None:
         return f"No node {'can take' if is_dry_run else 'took'} this job."
-    if found.outcome == "failed":
-        return f"Nobody answered{' to the end' if any(attempt.tokens for attempt in found.attempts) else ''}."
-    known: list[RankedNode | MatchAttempt] = [*found.ranked, *found.attempts]
-    name = next((each.name for each in known if each.node == found.chosen), None)
-    return f"{'Would go' if is_dry_run else 'Went'} to {f'{name} ({found.chosen})' if name else found.chosen}."
+    if explanation.outcome == "failed":
+        return f"No node answered{' to the end' if any(attempt.tokens for attempt in explanation.attempts) else ''}."
+    nodes: list[RankedNode | MatchAttempt] = [*explanation.ranked, *explanation.attempts]
+    name = next((each.name for each in nodes if each.node == explanation.chosen), None)
+    node = f"{name} ({explanation.chosen})" if name else explanation.chosen
+    return f"{'Would go' if is_dry_run else 'Went'} to {node}."

@@ -53,8 +53,8 @@ def list_nodes(
     """
     if policy is not None and query:
         raise click.UsageError("--policy and QUERY both say which nodes to list: give one of them.")
-    wanted = policy_file_query(policy) if policy is not None else " ".join(query)
-    path = path_with_query("/nodes", {"q": wanted or None, "sort": sort})
+    conditions = policy_file_query(policy) if policy is not None else " ".join(query)
+    path = path_with_query("/nodes", {"q": conditions or None, "sort": sort})
     client.get(path).show(NodeList, print_ids if quiet else _print_nodes, as_json=as_json)
 
 
@@ -74,22 +74,24 @@ def show_node(client: ApiClient, *, node_id: str, as_json: bool) -> None:
     _get_node(client, node_id).show(Node, show, as_json=as_json)
 
 
-def _get_node(client: ApiClient, wanted: str) -> ApiReply:
-    if not _FULL_ID.fullmatch(wanted):
-        wanted = _find_id(client.get("/nodes").parse(NodeList).data, wanted)
-    return client.get(path_of("nodes", wanted.lower()))
+def _get_node(client: ApiClient, name_or_id: str) -> ApiReply:
+    if not _FULL_ID.fullmatch(name_or_id):
+        name_or_id = _find_id(client.get("/nodes").parse(NodeList).data, name_or_id)
+    return client.get(path_of("nodes", name_or_id.lower()))
 
 
-def _find_id(listed: list[Node], wanted: str) -> str:
+def _find_id(listed: list[Node], name_or_id: str) -> str:
     """The id of the node with this name, or whose address starts like this."""
-    ids = [node.id for node in listed if wanted in {node.id, node.name}]
-    ids = ids or [node.id for node in listed if wanted.startswith("0x") and node.id.startswith(wanted.lower())]
+    ids = [node.id for node in listed if name_or_id in {node.id, node.name}]
+    ids = ids or [node.id for node in listed if name_or_id.startswith("0x") and node.id.startswith(name_or_id.lower())]
     if len(ids) == 1:
         return ids[0]
     if ids:
-        raise CliError(f"{wanted!r} can mean {len(ids)} nodes: {', '.join(ids[:5])}.", next_step="Write more of it.")
+        raise CliError(
+            f"{name_or_id!r} can mean {len(ids)} nodes: {', '.join(ids[:5])}.", next_step="Write more of it."
+        )
     raise CliError(
-        f"No node is called {wanted!r}.",
+        f"No node is called {name_or_id!r}.",
         next_step="See the nodes with 'sparewatt nodes'.",
         exit_code=ExitCode.NOT_FOUND,
     )

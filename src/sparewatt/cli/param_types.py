@@ -16,10 +16,10 @@ class FiniteRange(click.FloatRange):
     """A range of floats without nan, which click accepts as neither below nor above a bound, and without inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if not math.isfinite(found):
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
-        return found
+        return number
 
 
 NUMBER = FiniteRange()
@@ -33,10 +33,10 @@ class DurationParam(click.ParamType[int]):
     name = "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = _DURATION.fullmatch(str(value).strip().lower())
-        if found is None or int(found[1]) == 0:
+        parts = _DURATION.fullmatch(str(value).strip().lower())
+        if parts is None or int(parts[1]) == 0:
             self.fail(f"{value!r} is no duration. Write it like 30m, 12h, 30d or 1y.", param, ctx)
-        return int(found[1]) * _UNIT_S[found[2]]
+        return int(parts[1]) * _UNIT_S[parts[2]]
 
 
 DURATION = DurationParam()

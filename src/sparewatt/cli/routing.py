@@ -102,14 +102,14 @@ def _read_policy_file(path: Path) -> PolicyFile:
     from sparewatt.policy.policy_file import error_line, read_policy_file
 
     try:
-        written = path.read_text(encoding="utf-8")
-        file = read_policy_file(written)
+        content = path.read_text(encoding="utf-8")
+        file = read_policy_file(content)
     except OSError as error:
         raise _bad_file(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise _bad_file(f"{path} is no text in UTF-8.") from None
     except BadRequest as error:
-        line = error_line(written, error)
+        line = error_line(content, error)
         raise _bad_file(f"{path}{f':{line}' if line else ''}: {error.message}") from None
     if not file.fields:
         raise _bad_file(f"{path} has no field, so it would allow every node.")

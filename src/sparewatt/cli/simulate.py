@@ -62,7 +62,7 @@ class SimulationProgress:
     help="Measured seconds, after a minute that is not.",
 )  # fmt: skip
 @click.option(
-    "--gateways", type=click.IntRange(1, 8), default=1, show_default=True, help="Entrances, in as many regions."
+    "--gateways", type=click.IntRange(1, 8), default=1, show_default=True, help="Gateways, in as many regions."
 )
 @click.option("--heartbeat", type=FiniteRange(0.1, 600.0), help="Seconds between reports.  [default: the product's]")
 @click.option("--mtbf", type=FiniteRange(1.0, 1e9), help="Mean seconds until a home machine breaks.  [default: 4 h]")

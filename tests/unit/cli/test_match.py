@@ -139,7 +139,7 @@ def test_explain_shows_among_whom_the_node_was_chosen_that_went_on(network: Fake
     assert [line.split()[1] for line in later.splitlines() if line.startswith("→")] == ["oslo"]
 
 
-@pytest.mark.parametrize(("tokens", "verdict"), [(0, "Nobody answered."), (7, "Nobody answered to the end.")])
+@pytest.mark.parametrize(("tokens", "verdict"), [(0, "No node answered."), (7, "No node answered to the end.")])
 def test_explain_of_a_failed_match_names_no_winner(network: FakeNetwork, run: Run, tokens: int, verdict: str) -> None:
     tried = attempt(BERLIN, "berlin", outcome="failed", tokens=tokens)
     network.on("GET /v1/matches/match_1", past(outcome="failed", attempts=[tried]))

@@ -1,4 +1,4 @@
-"""`sparewatt accounts`: what operators of a network see and do, and how anybody closes their own account."""
+"""`sparewatt accounts`: what operators of a network see and do, and how a user closes their own account."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ account_argument = click.argument("account", metavar="ID|EMAIL")
 @click.group(cls=DefaultGroup, default="list")
 @examples("sparewatt accounts", "sparewatt accounts role ann@example.org operator")
 def accounts() -> None:
-    """See and manage everybody's accounts. For operators, but for 'close --me'."""
+    """See and manage all accounts. For operators, but for 'close --me'."""
 
 
 @accounts.command("list")
-@click.option("--after", metavar="ID", help="Go on behind this account.")
+@click.option("--after", metavar="ID", help="List those after this account.")
 @quiet_option
 @network_options
 @examples("sparewatt accounts list")
@@ -68,15 +68,15 @@ def role(client: ApiClient, *, account: str, role: str, as_json: bool) -> None:
 def close(client: ApiClient, *, account: str | None, me: bool, yes: bool, as_json: bool) -> None:
     """Close an account for good: its keys, browsers and nodes stop within seconds.
 
-    Your own with --me; anybody's, if you are an operator.
+    Your own with --me; any other, if you are an operator.
     """
     if me == (account is not None):
-        raise click.UsageError("Name an account, or say --me for your own.")
+        raise click.UsageError("Name an account, or pass --me for your own.")
     credit = client.get(path_with_query("/credits", {"account": account})).parse(CreditBalanceReply).data
     balance = output.format_usd(credit.balance_usd)
-    output.note(f"{account or 'Your account'} has {balance} left, which nobody can spend once it is closed.")
+    output.note(f"{account or 'Your account'} has {balance} left, which cannot be spent once it is closed.")
     if not yes and account is not None and not sys.stdin.isatty():
-        raise click.UsageError(f"{account} would be closed for good. Nobody can be asked here: say --yes.")
+        raise click.UsageError(f"{account} would be closed for good. There is no terminal to confirm it: pass --yes.")
     if not yes and sys.stdin.isatty():
         click.confirm(f"Close {account or 'your account'} for good?", abort=True, err=True)
     if account is not None:

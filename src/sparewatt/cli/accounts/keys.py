@@ -116,7 +116,7 @@ def create_key(
 def _print_created(created: CreatedKey) -> None:
     output.note(f"Created {created.id} ({created.name}) for {', '.join(created.scopes)}:")
     print(created.key)
-    output.note("This key is shown only this once. Keep it where your app reads it; nobody can show it again.")
+    output.note("This key is shown only this once. Keep it where your app reads it; it cannot be shown again.")
 
 
 @keys.command("list")

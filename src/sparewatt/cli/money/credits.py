@@ -7,7 +7,7 @@ import time
 import click
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient, path_with_query
+from sparewatt.cli.client import ApiClient, ApiReply, path_with_query
 from sparewatt.cli.context import network_options
 from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option, amount_body
@@ -63,8 +63,7 @@ def grant(
 ) -> None:
     """Give an account free credits. For operators."""
     body = amount_body(usd, reference=reference) | {"account": account, "days": days, "memo": memo}
-    text = f"Granted {output.format_usd(usd.removeprefix('$'))}."
-    client.post("/credits/grant", body).show(CreditPosting, lambda done: _print_posting(done, text), as_json=as_json)
+    _report(client.post("/credits/grant", body), f"Granted {_amount(usd)}.", as_json=as_json)
 
 
 @credits_.command("deposit", context_settings=NEGATIVE_IS_NO_OPTION)
@@ -79,14 +78,20 @@ def deposit(client: ApiClient, *, usd: str, adapter: str, reference: str | None,
     With --by chain they come out of your account's address on the network's chain, into its settlement contract.
     """
     body = amount_body(usd, reference=reference) | {"adapter": adapter}
-    text = f"Deposited {output.format_usd(usd.removeprefix('$'))}."
-    client.post("/credits/deposit", body).show(CreditPosting, lambda done: _print_posting(done, text), as_json=as_json)
+    _report(client.post("/credits/deposit", body), f"Deposited {_amount(usd)}.", as_json=as_json)
 
 
-def _print_posting(done: CreditPosting, text: str) -> None:
-    balance = output.format_usd(done.credits.balance_usd)
-    text = text if done.posted else "Done before, nothing changed."
-    output.print_lines([f"{text} {done.account} now has {balance}."])
+def _amount(usd: str) -> str:
+    return output.format_usd(usd.removeprefix("$"))
+
+
+def _report(reply: ApiReply, text: str, *, as_json: bool) -> None:
+    def show(posting: CreditPosting) -> None:
+        result = text if posting.posted else "Done before, nothing changed."
+        balance = output.format_usd(posting.credits.balance_usd)
+        output.print_lines([f"{result} {posting.account} now has {balance}."])
+
+    reply.show(CreditPosting, show, as_json=as_json)
 
 
 def format_time_left(seconds: float) -> str:
@@ -146,9 +151,9 @@ def _print_treasury(reply: TreasuryReply) -> None:
         output.note("Empty: promo income stays unpaid until an operator runs 'sparewatt treasury fund USD'.")
 
 
-def _print_funding(done: TreasuryPosting) -> None:
-    output.note("Funded." if done.posted else "Done before, nothing changed.")
-    _print_treasury_balance(done.treasury)
+def _print_funding(posting: TreasuryPosting) -> None:
+    output.note("Funded." if posting.posted else "Done before, nothing changed.")
+    _print_treasury_balance(posting.treasury)
 
 
 def _print_treasury_balance(balance: TreasuryBalance) -> None:

@@ -15,7 +15,7 @@ from sparewatt.protocol.api.ledger import LedgerAudit
 @click.group()
 @examples("sparewatt ledger audit")
 def ledger() -> None:
-    """Check the books of a network, or make its balances anew."""
+    """Check the books of a network, or rebuild its balances."""
 
 
 @ledger.command("audit")
@@ -30,7 +30,7 @@ def audit(client: ApiClient, *, as_json: bool) -> None:
 @network_options
 @examples("sparewatt ledger rebuild")
 def rebuild(client: ApiClient, *, as_json: bool) -> None:
-    """Make all balances anew from the postings, then check the books. Nothing that was posted changes."""
+    """Rebuild all balances from the postings, then check the books. Nothing that was posted changes."""
     _report(client.post("/ledger/rebuild", {}), as_json=as_json)
 
 

@@ -60,7 +60,7 @@ def _print_payouts(listed: PayoutList) -> None:
 @network_options
 @examples("sparewatt payouts batches")
 def list_batches(client: ApiClient, *, as_json: bool) -> None:
-    """List the network's payout batches. Anybody may."""
+    """List the network's payout batches. Any account may see them."""
     reply = client.get(path_with_query("/payouts/batches", {"limit": PAGE_LINES}))
     reply.show(PayoutBatchList, _print_batches, as_json=as_json)
 

@@ -93,22 +93,21 @@ def earnings(
     Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. With
     --kwh-usd electricity is taken off: by the power that a node measured itself, else by --watts.
     """
-    span = {"node": node_name, **span}
-    query = {"by": by, **span}
+    query = {"node": node_name, **span}
     if as_csv:
-        print_csv(client, "/earnings", query)
+        print_csv(client, "/earnings", {"by": by, **query})
         return
-    reply = client.get(path_with_query("/earnings/summary", span))
-    pages = list(fetch_pages(client, "/earnings", query))
+    reply = client.get(path_with_query("/earnings/summary", query))
+    pages = list(fetch_pages(client, "/earnings", {"by": by, **query}))
     power = None
     if kwh_usd is not None:
-        by_node = fetch_pages(client, "/earnings", {"by": "node", **span})
+        by_node = fetch_pages(client, "/earnings", {"by": "node", **query})
         groups = [group for page in by_node for group in page.parse(EarningsGroupList).data]
         nodes = reply.parse(EarningsSummaryReply).data.nodes
         power = electricity_costs(nodes, groups, watts=watts, kwh_usd=kwh_usd)
     if as_json:
-        found = {"summary": reply.json()["data"], "data": json_lines(pages)}
-        output.print_json(found if power is None else found | {"electricity": [each.as_json() for each in power]})
+        result = {"summary": reply.json()["data"], "data": json_lines(pages)}
+        output.print_json(result if power is None else result | {"electricity": [each.as_json() for each in power]})
         return
     summary = reply.parse(EarningsSummaryReply).data
     output.print_facts(_facts(summary))

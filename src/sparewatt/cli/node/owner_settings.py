@@ -36,11 +36,11 @@ DRAIN_POLL_S = 0.3
 @json_option
 @examples("sparewatt node pause", "sparewatt node pause --for 3h")
 def pause(*, for_s: float | None, data_dir: Path | None, as_json: bool) -> None:
-    """Take no new jobs for a while ("gaming mode"). What runs is finished, and nobody thinks worse of the node."""
+    """Take no new jobs for a while ("gaming mode"). Running jobs are finished, and its reputation does not suffer."""
     from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S
 
     until = UNTIL_RESUMED_UNIX_S if for_s is None else time.time() + for_s
-    _change_owner_rules(data_dir, {"paused_until_unix_s": until}, as_json=as_json, done="Paused.")
+    _change_owner_rules(data_dir, {"paused_until_unix_s": until}, as_json=as_json, confirmation="Paused.")
 
 
 @click.command("resume")
@@ -49,7 +49,7 @@ def pause(*, for_s: float | None, data_dir: Path | None, as_json: bool) -> None:
 @examples("sparewatt node resume")
 def resume(*, data_dir: Path | None, as_json: bool) -> None:
     """Take jobs again. Hours and ceilings still count."""
-    _change_owner_rules(data_dir, {"paused_until_unix_s": 0.0}, as_json=as_json, done="Back to work.")
+    _change_owner_rules(data_dir, {"paused_until_unix_s": 0.0}, as_json=as_json, confirmation="Back to work.")
 
 
 @click.command("schedule")
@@ -94,27 +94,27 @@ def schedule(
         changes["watts_max"] = max_watts or None
     if max_temperature is not None:
         changes["temperature_max_c"] = max_temperature or None
-    _change_owner_rules(data_dir, changes, as_json=as_json, done="Kept." if changes else "")
+    _change_owner_rules(data_dir, changes, as_json=as_json, confirmation="Saved." if changes else "")
 
 
-def _change_owner_rules(data_dir: Path | None, changes: dict[str, Any], *, as_json: bool, done: str) -> None:
+def _change_owner_rules(data_dir: Path | None, changes: dict[str, Any], *, as_json: bool, confirmation: str) -> None:
     """Through the agent if it runs, else in its data directory, where it reads them when it starts."""
     from sparewatt.machine.data_dir import make_private_dir
     from sparewatt.node.owner.owner_rules import read_owner_rules, write_owner_rules
 
     folder = node_dir(data_dir)
     rules = msgspec.structs.replace(read_owner_rules(folder), **changes)
-    written = msgspec.to_builtins(rules)
-    status = ask_agent(folder, {"do": "wish", "wishes": written} if changes else {"do": "status"})
+    rules_json = msgspec.to_builtins(rules)
+    status = ask_agent(folder, {"do": "wish", "wishes": rules_json} if changes else {"do": "status"})
     if status is None and changes:
         make_private_dir(folder)
         write_owner_rules(folder, rules)
     if as_json:
-        output.print_json({"running": status is not None, "wishes": written, "status": status})
+        output.print_json({"running": status is not None, "wishes": rules_json, "status": status})
         return
     output.print_facts(_facts(rules, status))
-    if done:
-        output.note(done if status is not None else f"{done} {NOT_RUNNING}")
+    if confirmation:
+        output.note(confirmation if status is not None else f"{confirmation} {NOT_RUNNING}")
 
 
 def _facts(rules: OwnerRules, status: dict[str, Any] | None) -> list[Fact]:
@@ -185,7 +185,7 @@ def set_price(
     if as_json:
         output.print_json({"running": status is not None, **prices, "models": (status or {}).get("models", [])})
     elif status is None:
-        output.note(f"Kept. {NOT_RUNNING}")
+        output.note(f"Saved. {NOT_RUNNING}")
     else:
         _print_prices(status)
 

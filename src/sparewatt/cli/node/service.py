@@ -72,7 +72,7 @@ INSTALL_STEPS = {
 
 
 def with_absolute_paths(words: tuple[str, ...]) -> list[str]:
-    """A service starts in another working directory, so relative paths would lead elsewhere."""
+    """A service starts in another working directory, where relative paths would not be found."""
     absolute, is_path = [], False
     for word in words:
         name, equals, path = word.partition("=")

@@ -30,65 +30,65 @@ Json = dict[str, Any]
 @json_option
 @examples("sparewatt node status", "sparewatt node status --json")
 def status(*, data_dir: Path | None, as_json: bool) -> None:
-    """Show this machine's node: its link, its models, its GPUs, what it does and why it rests."""
-    found = ask_running_agent(node_dir(data_dir), {"do": "status"})
+    """Show this machine's node: its link, its models, its GPUs, its jobs and why it is paused."""
+    report = ask_running_agent(node_dir(data_dir), {"do": "status"})
     if as_json:
-        output.print_json(found)
+        output.print_json(report)
         return
-    output.print_facts(_facts(found, now_s=time.time()))
-    if found["models"]:
-        _print_models(found["models"])
-    if found["gpus"]:
-        _print_gpus(found["gpus"], found["readings"])
+    output.print_facts(_facts(report, now_s=time.time()))
+    if report["models"]:
+        _print_models(report["models"])
+    if report["gpus"]:
+        _print_gpus(report["gpus"], report["readings"])
 
 
-def _facts(found: Json, *, now_s: float) -> list[Fact]:
-    jobs = f"{found['running']} of {found['slots']} running, {found['queued']} waiting, {found['foreign']} of others"
-    trouble = found["server"]["trouble"]
+def _facts(report: Json, *, now_s: float) -> list[Fact]:
+    running = f"{report['running']} of {report['slots']} running"
+    trouble = report["server"]["trouble"]
     rules = (("watts_max", "{:g} W"), ("temperature_max_c", "{:g} °C"))
-    ceilings = [text.format(found["wishes"][name]) for name, text in rules if found["wishes"].get(name)]
+    ceilings = [text.format(report["wishes"][name]) for name, text in rules if report["wishes"].get(name)]
     return [
-        ("Node", f"{found['name']} ({found['id']})"),
-        ("State", _state(found)),
-        *([("Paused", f"{found['paused']}{_until(found, now_s=now_s)}")] if found["paused"] else []),
-        ("Gateway", f"{found['gateway']}{_since(found, now_s=now_s)}"),
-        ("Server", f"{found['server']['kind']}{f': {trouble}' if trouble else ''}"),
-        ("Jobs", jobs),
-        ("Price", describe_price(found)),
-        *([("Hours", found["hours"])] if found["hours"] else []),
+        ("Node", f"{report['name']} ({report['id']})"),
+        ("State", _state(report)),
+        *([("Paused", f"{report['paused']}{_until(report, now_s=now_s)}")] if report["paused"] else []),
+        ("Gateway", f"{report['gateway']}{_since(report, now_s=now_s)}"),
+        ("Server", f"{report['server']['kind']}{f': {trouble}' if trouble else ''}"),
+        ("Jobs", f"{running}, {report['queued']} waiting, {report['foreign']} of others"),
+        ("Price", describe_price(report)),
+        *([("Hours", report["hours"])] if report["hours"] else []),
         *([("Ceilings", ", ".join(ceilings))] if ceilings else []),
-        *([("Power", f"{found['power_watts']:.0f} W now")] if found["power_watts"] is not None else []),
-        *([("Measuring", found["measuring"])] if found["measuring"] else []),
+        *([("Power", f"{report['power_watts']:.0f} W now")] if report["power_watts"] is not None else []),
+        *([("Measuring", report["measuring"])] if report["measuring"] else []),
     ]
 
 
-def _state(found: Json) -> Cell:
-    cell = output.state_cell(found["state"])
-    if found["state"] != "no_server":
+def _state(report: Json) -> Cell:
+    cell = output.state_cell(report["state"])
+    if report["state"] != "no_server":
         return cell
     return Cell("✕ joined, but its model server is gone: no job comes until it is back", cell.style)
 
 
-def describe_price(found: Json) -> str:
+def describe_price(report: Json) -> str:
     """The prices that are set. Prices per token come first, since they are used before the price per hour."""
     per_token = [
-        f"{output.format_usd(found[name])} per 1M {what}"
+        f"{output.format_usd(report[name])} per 1M {what}"
         for name, what in (("prompt_usd_per_mtok", "read"), ("completion_usd_per_mtok", "written"))
-        if found.get(name) is not None
+        if report.get(name) is not None
     ]
     if len(per_token) == 2:
         return ", ".join(per_token)
-    return ", ".join([*per_token, f"{output.format_usd(found['hourly_usd'])} an hour"])
+    return ", ".join([*per_token, f"{output.format_usd(report['hourly_usd'])} an hour"])
 
 
-def _since(found: Json, *, now_s: float) -> str:
-    if found["joined_at"] is None:
-        return f", no link ({found['last_trouble'] or 'dialling'})"
-    return f", joined {output.ago(found['joined_at'], now_s=now_s)}"
+def _since(report: Json, *, now_s: float) -> str:
+    if report["joined_at"] is None:
+        return f", no link ({report['last_trouble'] or 'dialling'})"
+    return f", joined {output.ago(report['joined_at'], now_s=now_s)}"
 
 
-def _until(found: Json, *, now_s: float) -> str:
-    ends = found["pause_ends_at"]
+def _until(report: Json, *, now_s: float) -> str:
+    ends = report["pause_ends_at"]
     if not ends or ends <= now_s:
         return ""
     return f", until {dt.datetime.fromtimestamp(ends).astimezone():%Y-%m-%d %H:%M}"
@@ -162,7 +162,7 @@ _MARKS = {
 def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
     """Look for what is wrong: gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
 
-    Says what it found in plain words and what to do. The gateway is that of the running node, or the URL given. Ends
+    Prints each result and what to do about it. The gateway is that of the running node, or the URL given. Ends
     with status 1 if something is wrong.
     """
     import asyncio
@@ -170,12 +170,12 @@ def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
     from sparewatt.core.clock import SystemClock
     from sparewatt.node.doctor.diagnostics import run_diagnostics
 
-    found = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock()))
+    report = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock()))
     if as_json:
-        output.print_json(found)
+        output.print_json(report)
     else:
-        _print_checks(found["checks"])
-    if not found["ok"]:
+        _print_checks(report["checks"])
+    if not report["ok"]:
         sys.exit(ExitCode.FAILURE)
 
 

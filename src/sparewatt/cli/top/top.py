@@ -69,12 +69,12 @@ class TopViewSource:
         now_s = self._now_s()
         if self._nodes is None or now_s - self._nodes[0] >= NODES_EVERY_S:
             try:
-                found = self._client.get("/nodes", timeout_s=ANSWER_S).parse(NodeList).data
+                nodes = self._client.get("/nodes", timeout_s=ANSWER_S).parse(NodeList).data
             except ApiError as error:
                 if error.http_status not in {401, 403}:
                     raise
-                found = []
-            self._nodes = now_s, [_listed_row(node) for node in found]
+                nodes = []
+            self._nodes = now_s, [_listed_row(node) for node in nodes]
         return self._nodes[1]
 
 
@@ -85,16 +85,16 @@ def _listed_row(node: Node) -> TopNodeRow:
 
 @click.command()
 @click.option(
-    "--interval", type=FiniteRange(0.5, 60), default=1.0, show_default=True, help="Seconds between two looks."
+    "--interval", type=FiniteRange(0.5, 60), default=1.0, show_default=True, help="Seconds between two updates."
 )
-@click.option("--once", is_flag=True, help="Print one picture and end.")
+@click.option("--once", is_flag=True, help="Print one view and exit.")
 @network_options
 @examples("sparewatt top", "sparewatt top --once --json")
 def top(client: ApiClient, *, interval: float, once: bool, as_json: bool) -> None:
     """Show what the network does right now: rates, models, the busiest nodes and those in trouble.
 
     An operator's key shows all of it; any other, what everybody may see. Ctrl-C ends it. Into a pipe or a file it
-    writes one picture after the other, with --json one object per line.
+    writes one view after the other, with --json one object per line.
     """
     source = TopViewSource(client, now_s=time.monotonic)
     if once:

@@ -203,10 +203,10 @@ def _first_token(
 
 def _percentile_ms(counts: Sequence[int], bounds_s: Sequence[float], share: float) -> float | None:
     """Interpolated within its bucket. The last bucket has no upper bound: its result is its lower one."""
-    wanted, passed = share * sum(counts), 0
+    rank, cumulative = share * sum(counts), 0
     for bucket, count in enumerate(counts[: len(bounds_s)]):
-        if count and passed + count >= wanted:
+        if count and cumulative + count >= rank:
             low_s = bounds_s[bucket - 1] if bucket else 0.0
-            return 1000 * (low_s + (bounds_s[bucket] - low_s) * (wanted - passed) / count)
-        passed += count
+            return 1000 * (low_s + (bounds_s[bucket] - low_s) * (rank - cumulative) / count)
+        cumulative += count
     return 1000 * bounds_s[-1] if sum(counts) and bounds_s else None
