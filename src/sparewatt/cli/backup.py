@@ -31,7 +31,7 @@ _database_option = click.option(
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @_data_option
 @_database_option
-@click.option("--config", type=click.Path(path_type=Path, exists=True), help="The settings file, to be kept as well.")
+@click.option("--config", type=click.Path(path_type=Path, exists=True), help="The settings file, to include it.")
 @json_option
 @examples(
     "sparewatt backup network.tar.gz --data /var/lib/sparewatt", "sparewatt backup - | age -r age1… > network.tar.age"
@@ -89,7 +89,7 @@ async def _write(
 def restore(*, file: Path, data: Path | None, database_url: str | None, as_json: bool) -> None:
     """Make a network from its backup: in an empty database, and a directory without its files.
 
-    Nothing is written over. Stop the network that the backup is of before this one starts: two with the same keys
+    Nothing is overwritten. Stop the network that the backup is of before this one starts: two with the same keys
     would both answer to its nodes.
     """
     import asyncio

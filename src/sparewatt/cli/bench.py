@@ -20,14 +20,14 @@ def bench() -> None:
 
 @bench.command("match")
 @click.option("--nodes", default=SIZES, show_default=True, help="Sizes of the table, separated by commas.")
-@click.option("--decisions", default=500, show_default=True, type=click.IntRange(10, 100_000), help="Per size.")
+@click.option("--decisions", default=500, show_default=True, type=click.IntRange(10, 100_000), help="For each size.")
 @click.option("--compiled/--no-compiled", default=None, help="With numba or without; default: with, if installed.")
 @json_option
 @examples("sparewatt bench match --nodes 10000 --no-compiled --json")
 def match(*, nodes: str, decisions: int, compiled: bool | None, as_json: bool) -> None:
     """Time decisions (each ranks the best 8) and reports over tables of many nodes.
 
-    COLD is a report from a node that was not heard for a while; SHORTLIST is the sorting that models with more than
+    COLD is a report from a node that has not reported for a while; SHORTLIST is the sorting that models with more than
     10,000 nodes get four times a second, which no decision above includes.
     """
     from sparewatt.testing.matcher_timing import time_matcher

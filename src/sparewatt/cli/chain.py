@@ -36,7 +36,7 @@ database_option = click.option("--database-url", metavar="URL", help="Postgres. 
 @click.group(cls=DefaultGroup, default="status")
 @examples("sparewatt chain status")
 def chain() -> None:
-    """Show the network's chain, put contracts on it, fund an address, rebuild its index."""
+    """Show the network's chain, deploy contracts, fund an address, rebuild its index."""
 
 
 @chain.command("status")
@@ -68,9 +68,9 @@ def _print_status(chain: ChainStatus) -> None:
 @json_option
 @examples("CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain")
 def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
-    """Put the contracts on a chain, once; a second time it looks whether they are still there.
+    """Deploy the contracts on a chain, once; a second run checks that they are still there.
 
-    The key in DATA/deployer.key pays for it and must do nothing else; it is made when it is not there.
+    The key in DATA/deployer.key pays for it and must be used for nothing else; it is created if it is missing.
     """
     from sparewatt.chain.commands import deploy as do
 
@@ -132,16 +132,16 @@ def sync(
 @data_option
 @click.option("--depth", type=int, help="Blocks after which a transaction is final.  [default: 6]")
 @click.option("--poll-s", type=NUMBER, help="Seconds between two polls of the chain.")
-@click.option("--deploy", is_flag=True, default=None, help="Put the contracts there if they are not.")
-@click.option("--mine", is_flag=True, default=None, help="Have a local chain make blocks while something waits.")
-@click.option("--test-money", is_flag=True, default=None, help="The faucet gives what deposits and payouts lack.")
+@click.option("--deploy", is_flag=True, default=None, help="Deploy the contracts if they are missing.")
+@click.option("--mine", is_flag=True, default=None, help="Mine blocks on a local chain while transactions wait.")
+@click.option("--test-money", is_flag=True, default=None, help="The faucet pays what deposits and payouts lack.")
 @click.option("--secret-file", type=click.Path(path_type=Path), help="The network's secret.  [env: SPAREWATT_SECRET]")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
-@click.option("--yield-to-others", is_flag=True, help="Run with low priority, so that answers go first.")
+@click.option("--yield-to-others", is_flag=True, help="Run with low CPU priority, below the gateway.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [chain]).")
 @examples("CHAIN_URL=https://rpc.example DATABASE_URL=postgresql://… sparewatt chain run --data ./chain")
 def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
-    """Follow the chain and send what the network decided, until stopped."""
+    """Index the chain's events and send the transactions of the outbox, until stopped."""
     import asyncio
 
     from sparewatt.core.log import log_to_stderr

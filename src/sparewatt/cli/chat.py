@@ -29,7 +29,7 @@ from sparewatt.protocol.api.nodes import Node
 _PATH = "/chat/completions"
 _RANKING_HEADER = "X-Sparewatt-Policy"
 _LEAVE = {"/exit", "/quit", "exit", "quit"}
-_HELP = "/exit or /quit leaves, and so do Ctrl-D and Ctrl-C twice. Ctrl-C stops an answer. All else is asked."
+_HELP = "/exit or /quit leaves, and so do Ctrl-D and Ctrl-C twice; Ctrl-C stops an answer. Other lines go to the model."
 _NAME_TIMEOUT_S = 2.0
 
 ChatMessage = dict[str, str]
@@ -132,7 +132,7 @@ class NodeNameCache:
         self._names: dict[str, str | None] = {}
 
     def name_of(self, node: str) -> str | None:
-        """None if the network does not tell it, or not soon: an answer is printed without it, too."""
+        """None if the gateway does not answer in time: the answer is printed without it."""
         if node not in self._names:
             try:
                 reply = self._client.get(path_of("nodes", node), timeout_s=_NAME_TIMEOUT_S)
@@ -144,7 +144,7 @@ class NodeNameCache:
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """What is the same for every question of a conversation."""
+    """The options of a conversation, sent with every question."""
 
     model: str
     max_tokens: int | None = None

@@ -78,7 +78,7 @@ class _ErrorBody(msgspec.Struct):
 
 
 def decode(body: bytes | str, shape: type[T], *, base_url: str) -> T:
-    """Decode JSON; unknown fields, as a newer gateway may send, are left out. Raises CliError."""
+    """Decode JSON; fields that only a newer gateway knows are ignored. Raises CliError."""
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -79,15 +79,15 @@ def gateway() -> None:
 @click.option("--public-url", metavar="URL", help="The address that nodes and clients use, if another.")
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM); read again on change.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="The certificate's key (PEM, no passphrase).")
-@click.option("--behind-proxy", is_flag=True, default=None, help="A TLS proxy in front tells clients' addresses.")
+@click.option("--behind-proxy", is_flag=True, default=None, help="Take clients' addresses from a TLS proxy in front.")
 @click.option("--trusted-proxies", metavar="NETS", help="Where that proxy may be (this machine, private networks).")
 @click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint of the network's chain.  [env: CHAIN_URL]")
 @click.option("--heartbeat-s", type=NUMBER, help="Seconds between a node's reports.")
-@click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is a last resort.")
-@click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is given up.")
-@click.option("--first-token-floor-s", type=NUMBER, help="The least time a node gets for its first token.")
+@click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is suspect: a last resort.")
+@click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is offline.")
+@click.option("--first-token-floor-s", type=NUMBER, help="The shortest timeout for a first token.")
 @click.option("--idle-s", type=NUMBER, help="Seconds without a token after which a node counts as lost.")
-@click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when asked to stop.")
+@click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when stopped.")
 @click.option("--policy", type=click.Choice(RANKINGS), help="How nodes are chosen by default.")
 @click.option("--data", type=click.Path(path_type=Path), help="Where secret, journals and own Postgres are kept.")
 @click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")
@@ -195,7 +195,7 @@ def _fast_loop() -> Any:
 
 @gateway.command("service", context_settings={"ignore_unknown_options": True})
 @click.option("--user", default="sparewatt", show_default=True, help="The account it runs under; make it first.")
-@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True, help="Where it keeps things.")
+@click.option("--data", type=click.Path(path_type=Path), default=DATA, show_default=True, help="Its data directory.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF gateway run]…")
 @examples(
     "sparewatt gateway service --behind-proxy --public-url https://gateway.example \\",
@@ -245,7 +245,7 @@ def _directory(data: Path) -> str:
 
 
 class GatewayUnit(NamedTuple):
-    """What differs from gateway to gateway."""
+    """The values of a unit that differ from gateway to gateway."""
 
     program: str
     user: str

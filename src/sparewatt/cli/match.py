@@ -81,7 +81,7 @@ def preview(
 @network_options
 @examples("sparewatt match explain match_5k0wq2")
 def explain(client: ApiClient, *, match_id: str, as_json: bool) -> None:
-    """Explain a past match: who was ranked how, who was tried, what came of it."""
+    """Explain a past match: which nodes were ranked how, which were tried, and with which outcome."""
     client.get(path_of("matches", match_id)).show(MatchExplanation, _print_explanation, as_json=as_json)
 
 

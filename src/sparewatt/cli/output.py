@@ -170,7 +170,7 @@ def _print_fitting(columns: Sequence[Column[T]], rows: Sequence[Sequence[Cell]],
 
 
 def least_chars(columns: Sequence[Column[T]], rows: Sequence[Sequence[Cell]]) -> list[int]:
-    """The width of each column below which it would lose something."""
+    """The least width of each column at which no text is cut."""
     from rich.cells import cell_len
 
     widths = []

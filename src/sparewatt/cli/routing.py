@@ -39,7 +39,7 @@ class JobRouting:
 def routing_options(command: Callable[..., R]) -> Callable[..., R]:
     """Give a command `--policy`, `--route` and `--ranking`, and a `JobRouting` as its argument `routing`."""
 
-    @click.option("--policy", metavar="FILE", help="Who may serve it: a policy file, in YAML or JSON.")
+    @click.option("--policy", metavar="FILE", help="Which nodes may serve it: a policy file, in YAML or JSON.")
     @click.option("--route", metavar="QUERY", help="The same on one line, e.g. 'region=EU max_price<=0.3 sort=price'.")
     @click.option("--ranking", type=click.Choice(RANKINGS), help="How the network ranks those nodes.")
     @functools.wraps(command)

@@ -59,28 +59,34 @@ class SimulationProgress:
 @click.option("--rate", type=FiniteRange(0.1, RATE_MAX), default=135.0, show_default=True, help="Requests a second.")
 @click.option(
     "--duration", type=FiniteRange(1.0, DURATION_S_MAX), default=300.0, show_default=True,
-    help="Measured seconds, after a minute that is not.",
+    help="Measured seconds, after a minute of warm-up.",
 )  # fmt: skip
 @click.option(
     "--gateways", type=click.IntRange(1, 8), default=1, show_default=True, help="Gateways, in as many regions."
 )
 @click.option("--heartbeat", type=FiniteRange(0.1, 600.0), help="Seconds between reports.  [default: the product's]")
-@click.option("--mtbf", type=FiniteRange(1.0, 1e9), help="Mean seconds until a home machine breaks.  [default: 4 h]")
+@click.option("--mtbf", type=FiniteRange(1.0, 1e9), help="Mean seconds until a home machine fails.  [default: 4 h]")
 @click.option("--liars", type=FRACTION, default=0.0, help="Share of nodes that claim 5x their speed.")
-@click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer 4x fast and worthlessly.")
+@click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer worthless text, 4x as fast.")
 @click.option("--flaky", type=FRACTION, default=0.0, help="Share of nodes that fail 20 % of their jobs.")
 @click.option("--policy", "policies", metavar="A,B,C", help="Which policies to run.  [default: all]")
-@click.option("--seeds", type=click.IntRange(1, SEEDS_MAX), default=2, show_default=True, help="Fleets and job lists.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, SEEDS_MAX),
+    default=2,
+    show_default=True,
+    help="Fleets to average over.",
+)
 @click.option("--trace", type=IN_FILE, help="Requests: csv.gz or jsonl.gz with t_ms, input_tokens, output_tokens.")
-@click.option("--no-affinity", is_flag=True, help="Do not look at which node has read a prompt's beginning before.")
+@click.option("--no-affinity", is_flag=True, help="Rank without prefix affinity (who has a prompt's beginning cached).")
 @click.option(
     "--prefix-ram", type=FiniteRange(0.0, 10_000.0), default=0.0, metavar="GB",
-    help="Main memory of every machine for prompts it has read, besides free memory of its card.",
+    help="Main memory of every machine for its prefix cache, besides free memory of its GPU.",
 )  # fmt: skip
 @click.option(
-    "--json", "json_file", type=OUT_FILE, metavar="FILE|-", help="Write the numbers here; - for stdout, alone."
+    "--json", "json_file", type=OUT_FILE, metavar="FILE|-", help="Write the results here; - prints nothing else."
 )
-@click.option("--plot", type=OUT_FILE, help="Write a picture (SVG) here.")
+@click.option("--plot", type=OUT_FILE, help="Write a plot (SVG) here.")
 @click.option("--compare-spot", is_flag=True, help="Compare with renting the cards at spot prices.")
 @examples(
     "sparewatt simulate --nodes 500 --rate 135 --policy balanced,p2c",

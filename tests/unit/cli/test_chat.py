@@ -215,7 +215,7 @@ def test_a_question_that_begins_with_such_a_word_is_asked(network: FakeNetwork, 
     assert len(network.seen) == 2
 
 
-def test_help_is_told_and_not_asked(
+def test_help_is_printed_and_not_sent_to_the_model(
     network: FakeNetwork, converse: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     converse("/help")

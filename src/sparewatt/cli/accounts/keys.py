@@ -61,7 +61,7 @@ def term_options(command: Callable[..., R]) -> Callable[..., R]:
         "expires_in_s",
         type=_or_none(lambda text: DURATION.convert(text, None, None)),
         metavar="DURATION",
-        help="When it stops by itself, e.g. 12h, 30d or 1y.",
+        help="When it expires, e.g. 12h, 30d or 1y.",
     )
     @click.option(
         "--policy",
@@ -124,18 +124,18 @@ def _print_created(created: CreatedKey) -> None:
 @network_options
 @examples("sparewatt keys list")
 def list_keys(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
-    """List the keys by id and prefix; the keys themselves are not kept."""
+    """List the keys by id and prefix; the keys themselves are not stored."""
     client.get("/keys").show(ApiKeyList, print_ids if quiet else _print_keys, as_json=as_json)
 
 
 @keys.command("limit")
 @click.argument("key_id", metavar="ID")
-@click.option("--name", metavar="NAME", help="Call it something else.")
+@click.option("--name", metavar="NAME", help="A new name for it.")
 @term_options
 @network_options
 @examples("sparewatt keys limit key_5k0wq2 --budget 20/month --expires none")
 def limit_key(client: ApiClient, *, key_id: str, name: str | None, terms: dict[str, object], as_json: bool) -> None:
-    """Change what a key may use. What is not named stays; 'none' takes a limit away."""
+    """Change what a key may use. Limits that are not named stay; 'none' removes one."""
     changes = terms | ({"name": name} if name is not None else {})
     if not changes:
         raise click.UsageError("Name what to change, e.g. --budget 5/day.")

@@ -36,7 +36,7 @@ email_option = click.option("--email", metavar="ADDRESS", help="Your e-mail; ask
 
 @click.command()
 @email_option
-@click.option("--name", metavar="NAME", help="How the network calls you.")
+@click.option("--name", metavar="NAME", help="Your display name.")
 @click.option("--invite", metavar="TOKEN", help="An invitation, where the network wants one.")
 @address_options
 @examples("sparewatt signup --email ann@example.org")
@@ -75,7 +75,7 @@ def logout(client: ApiClient, *, as_json: bool) -> None:
 
 
 def _describe_remaining_key() -> str:
-    """Which key later commands use: without a login they may find another one, with other scopes."""
+    """Which key later commands use. Without a login it may be another one, with other scopes."""
     try:
         network = resolve_network(insecure=True)
     except CliError:
@@ -174,7 +174,7 @@ def password() -> None:
 @network_options
 @examples("sparewatt password change")
 def change(client: ApiClient, *, as_json: bool) -> None:
-    """Change your password. Every browser is logged out; keys go on."""
+    """Change your password. Every browser is logged out; API keys stay valid."""
     body = {
         "current_password": prompt_password("Current password"),
         "password": prompt_password("New password", confirm=True),

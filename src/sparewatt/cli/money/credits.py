@@ -22,9 +22,7 @@ from sparewatt.protocol.api.credits import (
     TreasuryReply,
 )
 
-id_option = click.option(
-    "--id", "reference", metavar="ID", help="A name for this, so that doing it twice does it once."
-)
+id_option = click.option("--id", "reference", metavar="ID", help="An idempotency key: the same one twice is done once.")
 
 
 @click.group("credits", cls=DefaultGroup, default="balance")
@@ -47,7 +45,7 @@ def balance(client: ApiClient, *, account: str | None, as_json: bool) -> None:
 @click.argument("account", metavar="ID_OR_EMAIL")
 @click.argument("usd", metavar="USD")
 @click.option("--days", type=NUMBER, help="How long they last.  [default: the network's setting]")
-@click.option("--memo", help="Why; kept with it.")
+@click.option("--memo", help="The reason, stored with it.")
 @id_option
 @network_options
 @examples("sparewatt credits grant ann@example.com 5 --days 30 --id welcome-ann")
@@ -68,7 +66,7 @@ def grant(
 
 @credits_.command("deposit", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("usd", metavar="USD")
-@click.option("--by", "adapter", default="test", show_default=True, help="The rail that the money came by.")
+@click.option("--by", "adapter", default="test", show_default=True, help="The payment adapter.")
 @id_option
 @network_options
 @examples("sparewatt credits deposit 5", "sparewatt credits deposit 5 --by chain")
@@ -123,7 +121,7 @@ def _facts(credit: CreditBalance) -> list[Fact]:
 @click.group(cls=DefaultGroup, default="show")
 @examples("sparewatt treasury", "sparewatt treasury fund 100")
 def treasury() -> None:
-    """Show or fund what turns promo income into payable income."""
+    """Show or fund the treasury, which pays node owners for serving free credits."""
 
 
 @treasury.command("show")

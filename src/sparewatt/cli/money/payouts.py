@@ -28,7 +28,7 @@ from sparewatt.protocol.api.payouts import (
 @click.group(cls=DefaultGroup, default="list")
 @examples("sparewatt payouts", "sparewatt payouts claim", "sparewatt payouts verify 3")
 def payouts() -> None:
-    """Show what you were paid, fetch it, and check it."""
+    """Show what you were paid, claim it, and check it."""
 
 
 @payouts.command("list")
@@ -85,7 +85,7 @@ def _print_batches(listed: PayoutBatchList) -> None:
 @network_options
 @examples("sparewatt payouts make")
 def make_batch(client: ApiClient, *, as_json: bool) -> None:
-    """Put what was earned into a batch now, instead of at its time. For operators."""
+    """Make a batch of what was earned now, before it is due. For operators."""
     client.post("/payouts/batches", {}).show(PayoutBatchCreation, _print_creation, as_json=as_json)
 
 
@@ -102,7 +102,7 @@ def _print_creation(creation: PayoutBatchCreation) -> None:
 @network_options
 @examples("sparewatt payouts claim")
 def claim(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """Fetch what you earned, as far as its batches are on the chain. It goes to your account's address there."""
+    """Claim what you earned, as far as its batches are on the chain. It goes to your account's address there."""
     reply = client.post(path_with_query("/payouts/claim", {"account": account}), {})
     reply.show(PayoutClaimList, _print_claims, as_json=as_json)
     for each in reply.parse(PayoutClaimList).data:
@@ -129,7 +129,7 @@ def _print_claims(claims: PayoutClaimList) -> None:
 @network_options
 @examples("sparewatt payouts verify 3")
 def verify(client: ApiClient, *, epoch: int, as_json: bool) -> None:
-    """Compute a batch's root from its published leaves, here, and compare."""
+    """Compute a batch's Merkle root from its published leaves, here, and compare."""
     from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 
     batch, leaves = _fetch_batch(client, epoch)

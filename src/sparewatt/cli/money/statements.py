@@ -23,7 +23,7 @@ NEXT_HEADER = "x-sparewatt-next"
 NEGATIVE_IS_NO_OPTION = {"ignore_unknown_options": True}
 """With this, an amount like -1 is refused by the network as an amount, not by click as an option."""
 
-account_option = click.option("--account", metavar="ID_OR_EMAIL", help="Of somebody else; for operators.")
+account_option = click.option("--account", metavar="ID_OR_EMAIL", help="Another account; for operators.")
 
 
 def statement_options(command: Callable[..., R]) -> Callable[..., R]:

@@ -90,8 +90,8 @@ def earnings(
 ) -> None:
     """Show what your nodes earned: tokens, price, fee and net of each job, or sums of them.
 
-    Income from free credits stands apart: it becomes payable as far as the network's treasury covers it. With
-    --kwh-usd electricity is taken off: by the power that a node measured itself, else by --watts.
+    Income from free credits is listed apart: it becomes payable as far as the network's treasury covers it. With
+    --kwh-usd electricity is subtracted: by the power that a node measured itself, else by --watts.
     """
     query = {"node": node_name, **span}
     if as_csv:

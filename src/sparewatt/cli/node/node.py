@@ -36,7 +36,7 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @node.command("join")
 @click.argument("gateway_url", metavar="URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
-@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; 'auto' looks for one.")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to use; 'auto' looks for one.")
 @click.option(
     "--serve",
     type=click.Path(path_type=Path),
@@ -44,16 +44,16 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
     help="Serve this GGUF file (needs: pip install xllamacpp).",
 )
 @click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
-@click.option("--serve-slots", type=int, help="Answers at once of a served file.")
+@click.option("--serve-slots", type=int, help="Parallel answers of a served file.")
 @click.option(
     "--data",
     "data_dir",
     type=click.Path(path_type=Path),
     help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
 )
-@click.option("--name", help="How people call this node.")
-@click.option("--region", help="Where it stands: a country or a group of them (DE, de-berlin, eu-west).")
-@click.option("--gpu", help="The GPU's model, where it cannot be found out.")
+@click.option("--name", help="The display name of this node.")
+@click.option("--region", help="Where it is: a country or a group of them (DE, de-berlin, eu-west).")
+@click.option("--gpu", help="The GPU's model, where it cannot be detected.")
 @click.option("--vram-gb", type=NUMBER, help="Memory that the model server may use.")
 @click.option("--tflops", type=NUMBER, help="Compute, as the datasheet has it: a claim; speeds are measured.")
 @click.option("--hourly-usd", metavar="USD", help="What an hour of this machine costs.")
@@ -147,7 +147,7 @@ def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
 @joined_network_options
 @examples("sparewatt node why berlin-4090", "sparewatt node why --last 100")
 def why(client: ApiClient, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
-    """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node."""
+    """Why a node gets jobs, or none: how it was ranked in the last matches. Without a name, this machine's node."""
     path = path_of("nodes", wanted or _own_address(node_dir(data_dir)), "why")
     client.get(path_with_query(path, {"last": last})).show(NodeMatchReport, _print_report, as_json=as_json)
 

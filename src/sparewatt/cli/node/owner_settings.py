@@ -1,4 +1,4 @@
-"""`sparewatt node pause | resume | drain | schedule | price`: when this machine's node works, and what it asks for.
+"""`sparewatt node pause | resume | drain | schedule | price`: when this machine's node works, and at which price.
 
 A change goes to the running agent; without one, it is saved in the data directory, where the next agent reads it.
 """
@@ -31,7 +31,7 @@ DRAIN_POLL_S = 0.3
 
 
 @click.command("pause")
-@click.option("--for", "for_s", type=DURATION, help="Come back by itself after this, e.g. 2h; else on 'resume'.")
+@click.option("--for", "for_s", type=DURATION, help="Resume after this time, e.g. 2h; else on 'node resume'.")
 @data_option
 @json_option
 @examples("sparewatt node pause", "sparewatt node pause --for 3h")
@@ -48,7 +48,7 @@ def pause(*, for_s: float | None, data_dir: Path | None, as_json: bool) -> None:
 @json_option
 @examples("sparewatt node resume")
 def resume(*, data_dir: Path | None, as_json: bool) -> None:
-    """Take jobs again. Hours and ceilings still count."""
+    """Take jobs again. Hours and limits still apply."""
     _change_owner_rules(data_dir, {"paused_until_unix_s": 0.0}, as_json=as_json, confirmation="Back to work.")
 
 
@@ -58,8 +58,8 @@ def resume(*, data_dir: Path | None, as_json: bool) -> None:
 )
 @click.option("--zone", metavar="ZONE", help="Of those hours, e.g. Europe/Berlin.  [default: this machine's]")
 @click.option("--always", is_flag=True, help="Work at all hours again.")
-@click.option("--max-watts", type=FiniteRange(0, 1e5), help="Rest while the machine draws more; 0 takes it away.")
-@click.option("--max-temperature", type=FiniteRange(0, 150), help="Rest while a GPU is hotter (°C); 0 takes it away.")
+@click.option("--max-watts", type=FiniteRange(0, 1e5), help="Pause while the machine draws more; 0 removes it.")
+@click.option("--max-temperature", type=FiniteRange(0, 150), help="Pause while a GPU is hotter (°C); 0 removes it.")
 @data_option
 @json_option
 @examples(
@@ -77,7 +77,7 @@ def schedule(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Set the hours in which the node works, and ceilings above which it rests. Without options, show them."""
+    """Set the hours in which the node works, and above which power and heat it pauses. Without options, show them."""
     from sparewatt.node.owner.working_hours import BadHours, parse_hours
 
     if always and between:
@@ -131,12 +131,12 @@ def _facts(rules: OwnerRules, status: dict[str, Any] | None) -> list[Fact]:
 
 
 @click.command("drain")
-@click.option("--no-wait", is_flag=True, help="Do not wait until it has ended.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until it has stopped.")
 @data_option
 @json_option
 @examples("sparewatt node drain")
 def drain(*, no_wait: bool, data_dir: Path | None, as_json: bool) -> None:
-    """Finish what runs, take nothing new, then end the agent."""
+    """Finish running jobs, take no new ones, then stop the agent."""
     folder = node_dir(data_dir)
     status = ask_running_agent(folder, {"do": "drain"})
     running = status["running"] + status["queued"]
@@ -147,17 +147,17 @@ def drain(*, no_wait: bool, data_dir: Path | None, as_json: bool) -> None:
     if as_json:
         output.print_json({"running": running, "ended": not no_wait})
     elif not no_wait:
-        output.note("It has ended.")
+        output.note("The agent has stopped.")
 
 
 @click.group("price")
 @examples("sparewatt node price set --hourly 0.25")
 def price() -> None:
-    """What this machine's node asks for."""
+    """The prices of this machine's node."""
 
 
 @price.command("set")
-@click.option("--hourly", metavar="USD", help="What an hour of this machine costs; prices per token follow from it.")
+@click.option("--hourly", metavar="USD", help="What an hour of this machine costs; sets the prices per token.")
 @click.option("--prompt", metavar="USD", help="Per million tokens read, instead; with --completion.")
 @click.option("--completion", metavar="USD", help="Per million tokens written, instead; with --prompt.")
 @data_option
@@ -166,7 +166,7 @@ def price() -> None:
 def set_price(
     *, hourly: str | None, prompt: str | None, completion: str | None, data_dir: Path | None, as_json: bool
 ) -> None:
-    """Set what the node asks for. It counts for the next job; those that run cost what they began with."""
+    """Set the prices of the node. They apply to new jobs; running jobs keep the price they began with."""
     options = {"hourly_usd": hourly, "prompt_usd_per_mtok": prompt, "completion_usd_per_mtok": completion}
     prices = {name: value for name, value in options.items() if value is not None}
     if hourly is not None and len(prices) > 1:

@@ -148,8 +148,8 @@ _MARKS = {
 
 @click.command("doctor")
 @click.argument("gateway_url", metavar="[URL]", required=False)
-@click.option("--token", metavar="T", help="A join token, to look at its form; it is not used up.")
-@click.option("--backend", "backend_url", metavar="URL", help="The model server to look at; else they are looked for.")
+@click.option("--token", metavar="T", help="A join token, whose form is checked; it is not used up.")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to check; else known ports are tried.")
 @click.option("--measure", is_flag=True, help="Also measure the GPU itself, where torch or CuPy is installed.")
 @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
 @data_option
@@ -160,7 +160,7 @@ _MARKS = {
     "sparewatt node doctor --measure --json",
 )
 def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
-    """Look for what is wrong: gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
+    """Check gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
 
     Prints each result and what to do about it. The gateway is that of the running node, or the URL given. Ends
     with status 1 if something is wrong.
@@ -196,9 +196,9 @@ _SHOWN = ("t", "level", "logger", "event", "text")
 
 
 @click.command("logs")
-@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="As it stands in the file: an object a line.")
+@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many lines.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="As in the file: one object per line.")
 @data_option
 @examples("sparewatt node logs -n 200", "sparewatt node logs --follow")
 def logs(*, lines: int, follow: bool, as_json: bool, data_dir: Path | None) -> None:

@@ -38,7 +38,7 @@ PLAIN_CHARS = 160
 
 
 class TopViewSource:
-    """Fetches views: from the pulse, with an operator's key, else from what everybody may see."""
+    """Fetches views: from the pulse, with an operator's key, else from the public endpoints."""
 
     def __init__(self, client: ApiClient, *, now_s: Callable[[], float]) -> None:
         self._client = client
@@ -93,7 +93,7 @@ def _listed_row(node: Node) -> TopNodeRow:
 def top(client: ApiClient, *, interval: float, once: bool, as_json: bool) -> None:
     """Show what the network does right now: rates, models, the busiest nodes and those in trouble.
 
-    An operator's key shows all of it; any other, what everybody may see. Ctrl-C ends it. Into a pipe or a file it
+    An operator's key shows all of it; any other, what is public. Ctrl-C ends it. Into a pipe or a file it
     writes one view after the other, with --json one object per line.
     """
     source = TopViewSource(client, now_s=time.monotonic)

@@ -129,7 +129,7 @@ class PulseWindow:
 
 
 def public_view(network: NetworkOverview, gateway: str, nodes: Sequence[TopNodeRow] = ()) -> TopView:
-    """What everybody may see: totals, and with an API key the nodes without their sensors."""
+    """What is public: totals, and with an API key the nodes without their sensors."""
     totals = network.totals
     healthy = {"online", "busy"}
     return TopView(
