@@ -250,3 +250,69 @@ TREASURY = {
     "redeemed_today_usd": "0",
     "redeemed_today_nano": 0,
 }
+
+FIRST_TOKEN_BOUNDS_S = [0.1, 0.5, 1.0]
+NODE_TOTALS = {"nodes": {"online": 2, "offline": 1}, "gpus": 3, "vram_gb": 72, "jobs": 4, "tokens_per_s": 90}
+PRICE_RANGE = {"low": "0.1", "median": "0.2", "high": "0.3"}
+NETWORK_OVERVIEW = {
+    "object": "network",
+    "at": 100.0,
+    "signup": "open",
+    "billing": True,
+    "development": False,
+    "totals": {**NODE_TOTALS, "first_token_ms": 210},
+    "regions": [],
+    "classes": [],
+    "models": [
+        {
+            "id": "m",
+            "nodes": 2,
+            "warm": 1,
+            "measured": 1,
+            "quantizations": [],
+            "context_length": None,
+            "prompt_usd_per_mtok": PRICE_RANGE,
+            "completion_usd_per_mtok": PRICE_RANGE,
+        }
+    ],
+}
+
+
+def pulse_node(node_id: str, name: str, **changes: object) -> dict[str, Any]:
+    counts = dict.fromkeys(("running", "queued", "tokens", "jobs_done", "jobs_failed"), 0)
+    sensors = dict.fromkeys(("paused", "power_watts", "temperature_c", "utilisation"))
+    return {"id": node_id, "name": name, "region": "eu", "slots": 4, "rtt_ms": 1.0, **counts, **sensors, **changes}
+
+
+def a_pulse(at: float = 100.0, **changes: Any) -> dict[str, Any]:
+    done = int(10 * (at - 100))
+    model = {
+        "id": "org/small-model",
+        "nodes": 2,
+        "warm": 2,
+        "running": 4,
+        "waiting": 1,
+        "requests": {"done": done, "failed": 0},
+        "prompt_tokens": 0,
+        "completion_tokens": 50 * done,
+        "first_token_counts": [0, done, 0, 0],
+    }
+    sensors = {"temperature_c": 71.0, "power_watts": 312.0, "utilisation": 0.97}
+    berlin = pulse_node(BERLIN, "berlin", gpu="RTX 4090", state="busy", running=4, tokens=50 * done, **sensors)
+    oslo = pulse_node(OSLO, "oslo", gpu="L40S", state="suspect", jobs_failed=3, slots=8)
+    return {
+        "object": "pulse",
+        "at": at,
+        "started_at": 1.0,
+        "instance": "feed_a",
+        "totals": NODE_TOTALS,
+        "running": 4,
+        "waiting": 1,
+        "tokens_written": 55 * done,
+        "errors": {"no_capacity": 2 * int(at - 100), "old": 7},
+        "first_token_bounds_s": FIRST_TOKEN_BOUNDS_S,
+        "models": [model],
+        "busiest": [berlin],
+        "troubled": [oslo],
+        **changes,
+    }

@@ -38,7 +38,7 @@ def test_status_shows_the_chain_the_index_the_outbox_and_the_contracts(network: 
         assert text in result.stdout
 
 
-def test_status_as_json_is_what_the_network_said(network: FakeNetwork, run: Run) -> None:
+def test_status_as_json_is_the_reply_of_the_network(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/chain", SHOWN)
     assert json.loads(run("chain", "status", "--json").stdout) == SHOWN
 

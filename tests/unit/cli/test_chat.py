@@ -209,7 +209,7 @@ def test_a_word_leaves_the_conversation(network: FakeNetwork, converse: Callable
     assert network.seen == []
 
 
-def test_a_question_that_begins_with_such_a_word_is_asked(network: FakeNetwork, converse: Callable[..., None]) -> None:
+def test_a_question_that_begins_with_such_a_word_is_sent(network: FakeNetwork, converse: Callable[..., None]) -> None:
     network.streams(HELLO)
     converse("exit codes of bash?", "/help me")
     assert len(network.seen) == 2
@@ -223,7 +223,7 @@ def test_help_is_printed_and_not_sent_to_the_model(
     assert network.seen == []
 
 
-def test_a_terminal_is_told_the_name_of_the_node_asked_for_once(
+def test_a_terminal_shows_the_name_of_the_node_requested_once(
     network: FakeNetwork,
     converse: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,

@@ -107,7 +107,9 @@ def test_a_key_without_the_scope_is_sent_to_the_operator(
 
 
 @pytest.mark.parametrize("code", ["operators_only", "not_owner"])
-def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork, client: ApiClient, code: str) -> None:
+def test_a_missing_role_or_node_is_not_reported_as_a_missing_scope(
+    network: FakeNetwork, client: ApiClient, code: str
+) -> None:
     network.fail("GET /v1/ledger/audit", 403, code)
     with pytest.raises(ApiError) as caught:
         client.get("/ledger/audit")
@@ -115,7 +117,7 @@ def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork,
     assert "operator of this network" in caught.value.next_step
 
 
-def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: ApiClient) -> None:
+def test_a_refused_key_does_not_suggest_to_create_one(network: FakeNetwork, client: ApiClient) -> None:
     network.fail("GET /v1/models", 401, "invalid_api_key")
     with pytest.raises(ApiError) as caught:
         client.get("/models")
@@ -123,7 +125,7 @@ def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: A
     assert "SPAREWATT_API_KEY" in caught.value.next_step
 
 
-def test_what_the_network_says_already_is_not_said_again(network: FakeNetwork, client: ApiClient) -> None:
+def test_advice_of_the_network_is_not_repeated(network: FakeNetwork, client: ApiClient) -> None:
     network.fail("GET /v1/models", 503, "no_capacity", "No node can take it. Try again in a moment.")
     with pytest.raises(ApiError) as caught:
         client.get("/models")
@@ -184,7 +186,7 @@ def test_an_answer_that_breaks_off_is_an_error(network: FakeNetwork, client: Api
         client.get("/models")
 
 
-def test_nobody_listening_means_not_running() -> None:
+def test_a_refused_connection_means_not_running() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
     with pytest.raises(CliError, match="not running") as caught:
@@ -198,7 +200,7 @@ def test_silence_becomes_a_timeout(silent: str) -> None:
         ApiClient(NetworkContext(silent, KEY), reply_timeout_s=0.05).get("/models")
 
 
-def test_an_unknown_host_is_said_to_be_unknown() -> None:
+def test_an_unknown_host_is_named_in_the_error() -> None:
     with pytest.raises(CliError, match="not known"):
         ApiClient(NetworkContext("http://no-such-host.invalid/v1", KEY)).get("/models")
 

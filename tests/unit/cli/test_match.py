@@ -84,7 +84,7 @@ def test_a_dry_run_without_a_candidate_has_its_own_exit_code(network: FakeNetwor
     assert "  - Wait for a node of org/small-model to come back." in result.stdout
 
 
-def test_a_dry_run_says_why_nobody_can(network: FakeNetwork, run: Run) -> None:
+def test_a_dry_run_says_why_no_node_can_take_it(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", NOBODY | {"why_nobody": "The model 'x' is not served by this network."})
     shown = run("match", "org/small-model").stdout
     assert "\nThe model 'x' is not served by this network.\nWhat would help most:\n" in shown
@@ -153,7 +153,7 @@ def test_explain_as_json(network: FakeNetwork, run: Run) -> None:
     assert json.loads(run("match", "explain", "match_1", "--json").stdout) == PAST
 
 
-def test_explain_of_a_match_that_found_nobody_is_no_failure(network: FakeNetwork, run: Run) -> None:
+def test_explain_of_a_match_without_a_node_is_no_failure(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/matches/match_1", past(ranked=[], chosen=None, outcome="failed"))
     result = run("match", "explain", "match_1")
     assert result.exit_code == 0
@@ -175,7 +175,7 @@ def test_explain_of_an_unknown_match_is_not_found(network: FakeNetwork, run: Run
     assert run("match", "explain", "match_0").exit_code == 4
 
 
-def test_a_model_called_explain_can_be_asked_for(network: FakeNetwork, run: Run) -> None:
+def test_a_model_can_be_called_explain(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", explanation())
     assert run("match", "--", "explain").exit_code == 0
     assert network.seen[0].body["model"] == "explain"

@@ -154,7 +154,7 @@ def test_a_query_with_words_for_operators_is_one_too(network: FakeNetwork, run: 
     assert "berlin" in run("nodes", "region in [EU, NA]").stdout
 
 
-def test_a_query_that_nobody_satisfies_says_what_would_help(network: FakeNetwork, run: Run) -> None:
+def test_a_query_that_no_node_satisfies_says_what_would_help(network: FakeNetwork, run: Run) -> None:
     funnel = [{"filter": "region", "dropped": 4, "left": 3}, {"filter": "max_price", "dropped": 3, "left": 0}]
     helps = ["max_price 0.3→0.34 adds 3 nodes"]
     network.on(

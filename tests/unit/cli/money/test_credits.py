@@ -29,7 +29,7 @@ def test_the_balance_is_exact(network: FakeNetwork, run: Run) -> None:
         (-5, "within the hour"),
     ],
 )
-def test_what_expires_soon_is_told_in_hours(seconds: float, said: str) -> None:
+def test_what_expires_soon_is_given_in_hours(seconds: float, said: str) -> None:
     assert format_time_left(seconds) == said
 
 
@@ -38,7 +38,7 @@ def test_an_empty_balance_names_what_to_do(network: FakeNetwork, run: Run) -> No
     assert "sparewatt credits deposit" in run("credits", "balance").stderr
 
 
-def test_a_grant_sends_what_was_said(network: FakeNetwork, run: Run) -> None:
+def test_a_grant_sends_all_its_options(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/credits/grant", MOVED, status=201)
     result = run("credits", "grant", "ann@example.com", "5", "--days", "7", "--id", "welcome")
     assert result.exit_code == 0
@@ -65,13 +65,13 @@ def test_a_negative_amount_is_refused_by_the_network_in_words(network: FakeNetwo
     assert network.seen[0].body == {"usd": "-1", "adapter": "test"}
 
 
-def test_who_may_not_grant_is_told_which_scope_it_takes(network: FakeNetwork, run: Run) -> None:
+def test_a_refused_grant_names_the_scope_it_needs(network: FakeNetwork, run: Run) -> None:
     network.fail("POST /v1/credits/grant", 403, "permission_denied")
     result = run("credits", "grant", "acc_ann", "1")
     assert result.exit_code == 3
     assert "'admin'" in result.stderr
 
 
-def test_an_empty_treasury_names_who_can_fill_it(network: FakeNetwork, run: Run) -> None:
+def test_an_empty_treasury_says_how_to_fund_it(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/treasury", {"data": TREASURY | {"balance_usd": "0"}})
     assert "sparewatt treasury fund" in run("treasury").stderr

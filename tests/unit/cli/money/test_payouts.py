@@ -78,7 +78,7 @@ def test_a_claim_tells_what_went_where(network: FakeNetwork, run: Run) -> None:
     assert f"Claimed $0.25 to {CLAIMED['address']} (0xfe)." in result.stdout
 
 
-def test_a_claim_that_the_contract_refused_is_an_error_beside_those_that_worked(network: FakeNetwork, run: Run) -> None:
+def test_a_claim_that_the_contract_refused_is_an_error_after_those_that_worked(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/payouts/claim?account=acc_ann", claims(CLAIMED, REFUSED))
     result = run("payouts", "claim", "--account", "acc_ann")
     assert result.exit_code == 1

@@ -74,7 +74,7 @@ def owner(tmp_path: Path, network: FakeNetwork, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("words", [("node", "why"), ("node", "earnings")])
-def test_without_a_key_the_owner_is_told_where_to_log_in(
+def test_without_a_key_the_error_names_where_to_log_in(
     owner: str, network: FakeNetwork, words: tuple[str, ...]
 ) -> None:
     result = run_alone(*words)
@@ -82,7 +82,7 @@ def test_without_a_key_the_owner_is_told_where_to_log_in(
     assert f"sparewatt login --base-url {network.base_url}" in result.stderr
 
 
-def test_the_network_asked_is_the_one_that_the_agent_has_joined(
+def test_the_default_network_is_the_one_that_the_agent_has_joined(
     owner: str, network: FakeNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network.on(f"GET /v1/nodes/{owner}/why", ANSWER)
@@ -132,7 +132,7 @@ def test_a_region_that_names_a_place_needs_no_warning(region: str) -> None:
 
 
 @pytest.mark.parametrize("region", ["Atlantis", "attic", "eu-west-2"])
-def test_a_region_that_names_no_place_is_told_with_those_that_do(region: str) -> None:
+def test_the_warning_of_an_unknown_region_lists_the_known_ones(region: str) -> None:
     warning = region_warning(region)
     assert warning is not None
     assert all(word in warning for word in (region, "DE", "EUROPE", "LATAM"))

@@ -62,5 +62,5 @@ def test_a_token_does_not_belong_in_such_a_file() -> None:
     assert "by hand" in result.stderr
 
 
-def test_options_with_a_typo_are_told_now_and_not_at_the_next_boot() -> None:
+def test_options_with_a_typo_are_an_error_now_and_not_at_the_next_boot() -> None:
     assert run_alone("node", "service", "https://gateway.example", "--nmae", "x").exit_code == 2
