@@ -51,7 +51,7 @@ def test_an_event_without_end_is_refused(filler: bytes) -> None:
 def test_a_request_carries_key_and_json(network: FakeNetwork, client: ApiClient) -> None:
     network.on("POST /v1/match", {"ok": True})
     assert client.post("/match", {"model": "ü"}, headers={"X-A": "b"}).json() == {"ok": True}
-    seen = network.seen[0]
+    seen = network.requests[0]
     assert seen.body == {"model": "ü"}
     assert seen.headers["Authorization"] == f"Bearer {KEY}"
     assert seen.headers["Content-Type"] == "application/json"
@@ -150,7 +150,7 @@ def test_a_redirect_is_not_followed(network: FakeNetwork, client: ApiClient) -> 
     network.on("GET /v1/models", b"", status=302, headers={"Location": "https://elsewhere.example/"})
     with pytest.raises(ApiError, match="302"):
         client.get("/models")
-    assert len(network.seen) == 1
+    assert len(network.requests) == 1
 
 
 def test_a_key_that_the_server_repeats_is_taken_out(network: FakeNetwork) -> None:

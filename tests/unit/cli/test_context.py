@@ -208,4 +208,4 @@ def test_commands_find_the_last_network(network: FakeNetwork, tmp_path: Path) ->
     remember_network(ready_file)
     network.on("GET /v1/models", model_list(MODEL))
     assert run_alone("models", "-q").stdout == "org/small-model\n"
-    assert network.seen[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert network.requests[0].headers["Authorization"] == f"Bearer {KEY}"

@@ -21,15 +21,15 @@ def test_a_dry_run_asks_with_the_given_job(network: FakeNetwork, run: Run) -> No
     words = ["--prompt-tokens", "9", "org/small-model", "--max-tokens", "7", "--policy", "neuralgrid"]
     assert run("match", *words).exit_code == 0
     asked = {"model": "org/small-model", "prompt_tokens": 9, "max_tokens": 7, "policy": "neuralgrid"}
-    assert network.seen[0].body == asked
+    assert network.requests[0].body == asked
 
 
 def test_a_dry_run_asks_for_whom_the_query_allows(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", NEURALGRID)
     assert run("match", "org/small-model", "--route", "region=EU max_price<=0.3").exit_code == 0
-    assert network.seen[0].headers["X-Sparewatt-Route"] == "region=EU max_price<=0.3"
+    assert network.requests[0].headers["X-Sparewatt-Route"] == "region=EU max_price<=0.3"
     assert run("match", "org/small-model").exit_code == 0
-    assert "X-Sparewatt-Route" not in network.seen[1].headers
+    assert "X-Sparewatt-Route" not in network.requests[1].headers
 
 
 @pytest.mark.parametrize("query", ["region=É", "region=EU\nx: y"])
@@ -39,7 +39,7 @@ def test_a_query_that_fits_no_header_is_refused_before_anything_is_sent(
     result = run("match", "org/small-model", "--route", query)
     assert result.exit_code == 2
     assert "plain ASCII" in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_a_dry_run_shows_funnel_candidates_and_choice(network: FakeNetwork, run: Run) -> None:
@@ -178,7 +178,7 @@ def test_explain_of_an_unknown_match_is_not_found(network: FakeNetwork, run: Run
 def test_a_model_can_be_called_explain(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", explanation())
     assert run("match", "--", "explain").exit_code == 0
-    assert network.seen[0].body["model"] == "explain"
+    assert network.requests[0].body["model"] == "explain"
 
 
 def test_many_rejections_are_cut(network: FakeNetwork, run: Run) -> None:

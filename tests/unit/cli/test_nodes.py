@@ -176,4 +176,4 @@ def test_a_query_of_an_empty_network_says_how_to_join(network: FakeNetwork, run:
 def test_a_mistyped_command_is_no_query(network: FakeNetwork, run: Run) -> None:
     result = run("nodes", "shwo")
     assert result.exit_code == 2
-    assert not network.seen
+    assert not network.requests

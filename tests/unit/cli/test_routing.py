@@ -32,7 +32,7 @@ def test_a_policy_file_goes_into_the_body(
     network: FakeNetwork, run: Run, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     assert run(*command, "--policy", policy_file(tmp_path, POLICY)).exit_code == 0
-    assert network.seen[0].body["provider"] == FIELDS
+    assert network.requests[0].body["provider"] == FIELDS
 
 
 def test_a_policy_file_lists_the_nodes_that_it_allows(network: FakeNetwork, run: Run, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_policy_file_and_a_query_exclude_each_other(
     result = run(*words, "--policy", policy_file(tmp_path, POLICY))
     assert result.exit_code == 2
     assert "give one of them" in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ("nodes", "list"), ("keys", "create", "my-app")])
@@ -80,7 +80,7 @@ def test_an_error_in_a_policy_file_is_found_before_anything_is_sent(
     assert "'--policy'" in result.stderr
     assert str(file) in result.stderr
     assert error in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ("nodes", "list"), ("keys", "create", "my-app")])
@@ -90,28 +90,28 @@ def test_a_policy_file_that_is_not_there_is_a_usage_error(
     result = run(*command, "--policy", str(tmp_path / "missing.yaml"))
     assert result.exit_code == 2
     assert "missing.yaml cannot be read: No such file" in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_a_query_in_the_place_of_a_file_is_sent_to_its_own_option(network: FakeNetwork, run: Run) -> None:
     result = run("chat", "m", "Hello", "--policy", "region=EU")
     assert result.exit_code == 2
     assert "A query goes into --route." in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_one_ranking_is_enough(network: FakeNetwork, run: Run) -> None:
     result = run("chat", "m", "Hello", "--policy", "fast", "--ranking", "economy")
     assert result.exit_code == 2
     assert "are both rankings" in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_a_policy_file_and_a_ranking_go_together(network: FakeNetwork, run: Run, tmp_path: Path) -> None:
     words = ["--policy", policy_file(tmp_path, POLICY), "--ranking", "fast"]
     assert run("chat", "m", "Hello", *words).exit_code == 0
-    assert network.seen[0].headers["X-Sparewatt-Policy"] == "fast"
-    assert network.seen[0].body["provider"] == FIELDS
+    assert network.requests[0].headers["X-Sparewatt-Policy"] == "fast"
+    assert network.requests[0].body["provider"] == FIELDS
 
 
 @pytest.mark.parametrize("words", [["chat"], ["match"], ["nodes", "list"], ["keys", "create"], ["keys", "limit"]])

@@ -24,7 +24,7 @@ def test_an_operator_lists_shows_and_changes_accounts(network: FakeNetwork, run:
     assert "operator" in run("accounts", "role", "acc_1", "operator").stdout
     kept = run("accounts", "close", "acc_1")
     assert (kept.exit_code, "--yes" in kept.stderr) == (2, True)
-    assert network.seen[-1].method == "GET"
+    assert network.requests[-1].method == "GET"
     closed = run("accounts", "close", "acc_1", "--yes")
     assert "closed" in closed.stdout
     assert "acc_1 has $3.00 left" in closed.stderr
@@ -43,7 +43,7 @@ def test_closing_asks_on_a_terminal(
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True, raising=False)
     result = run("accounts", "close", "acc_1", *(["--yes"] if typed is None else []), stdin="".join(typed or []))
     assert (result.exit_code == 0) is is_closed
-    assert any(seen.method == "POST" for seen in network.seen) is is_closed
+    assert any(request.method == "POST" for request in network.requests) is is_closed
 
 
 def test_without_the_operator_role_the_error_says_to_ask_an_operator(network: FakeNetwork, run: Run) -> None:
@@ -59,6 +59,6 @@ def test_users_close_their_own_account_with_its_password(network: FakeNetwork, r
     closed = run("accounts", "close", "--me", stdin=PASSWORD + "\n")
     assert "closed" in closed.stdout
     assert "Your account has $3.00 left" in closed.stderr
-    assert network.seen[-1].body == {"password": PASSWORD}
+    assert network.requests[-1].body == {"password": PASSWORD}
     for wrong in (("close",), ("close", "acc_1", "--me")):
         assert run("accounts", *wrong).exit_code == 2

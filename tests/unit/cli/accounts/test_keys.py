@@ -24,13 +24,13 @@ def test_create_puts_only_the_key_on_stdout(network: FakeNetwork, run: Run) -> N
     assert result.exit_code == 0
     assert result.stdout == "sk-sw-brand-new\n"
     assert "only this once" in result.stderr
-    assert network.seen[0].body == {"name": "my-app", "scopes": ["inference"]}
+    assert network.requests[0].body == {"name": "my-app", "scopes": ["inference"]}
 
 
 def test_create_takes_several_scopes_and_a_default_name(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/keys", CREATED, status=201)
     run("keys", "create", "--scope", "inference", "--scope", "admin")
-    assert network.seen[0].body == {"name": "cli", "scopes": ["inference", "admin"]}
+    assert network.requests[0].body == {"name": "cli", "scopes": ["inference", "admin"]}
 
 
 def test_create_as_json(network: FakeNetwork, run: Run) -> None:
@@ -49,7 +49,7 @@ def test_a_scope_that_does_not_exist_is_a_usage_error(network: FakeNetwork, run:
     result = run("keys", "create", "--scope", "root")
     assert result.exit_code == 2
     assert all(scope in result.stderr for scope in SCOPES)
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_the_scopes_offered_are_those_of_the_network() -> None:
@@ -105,7 +105,7 @@ def test_limits_are_sent_as_the_network_reads_them(network: FakeNetwork, run: Ru
     policy.write_text('{"region": ["EU"]}')
     words = ["--budget", "$5/day", "--expires", "30d", "--policy", str(policy), "--tokens-per-min", "1000"]
     assert run("keys", "create", "my-app", *words).exit_code == 0
-    assert network.seen[0].body == {
+    assert network.requests[0].body == {
         "name": "my-app",
         "scopes": ["inference"],
         "budget": {"usd": "5", "period": "day"},
@@ -120,7 +120,7 @@ def test_a_limit_is_changed_or_taken_away(network: FakeNetwork, run: Run) -> Non
     result = run("keys", "limit", "key_1", "--budget", "none", "--policy", "region=EU", "--name", "new")
     assert result.exit_code == 0
     assert result.stdout == "key_1: none.\n"
-    assert network.seen[0].body == {"budget": None, "policy": "region=EU", "name": "new"}
+    assert network.requests[0].body == {"budget": None, "policy": "region=EU", "name": "new"}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_limit_is_changed_or_taken_away(network: FakeNetwork, run: Run) -> Non
 )
 def test_what_cannot_be_read_is_a_usage_error(network: FakeNetwork, run: Run, words: tuple[str, ...]) -> None:
     assert run("keys", "limit", "key_1", *words).exit_code == 2
-    assert network.seen == []
+    assert network.requests == []
 
 
 @pytest.mark.parametrize(("stored", "limits"), [(None, "none"), ("region=EU", "policy"), ({"region": "EU"}, "policy")])
@@ -153,7 +153,7 @@ def test_a_policy_comes_from_a_yaml_file(network: FakeNetwork, run: Run, tmp_pat
     policy = tmp_path / "policy.yaml"
     policy.write_text('policy:\n  region: [NO, SE]\n  vram_gb: ">=24"\n')
     assert run("keys", "create", "my-app", "--policy", str(policy)).exit_code == 0
-    assert network.seen[0].body["policy"] == {"region": ["NO", "SE"], "vram_gb": ">=24"}
+    assert network.requests[0].body["policy"] == {"region": ["NO", "SE"], "vram_gb": ">=24"}
 
 
 def test_a_policy_file_with_an_error_is_a_usage_error_that_names_the_option(
@@ -165,4 +165,4 @@ def test_a_policy_file_with_an_error_is_a_usage_error_that_names_the_option(
     assert result.exit_code == 2
     assert "'--policy'" in result.stderr
     assert f"{policy}:1: " in result.stderr
-    assert network.seen == []
+    assert network.requests == []

@@ -33,7 +33,7 @@ def network_with_people(network: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -
 def test_login_and_signup_save_a_key_for_this_machine(network_with_people: FakeNetwork, command: str) -> None:
     result = run_alone(command, "--email", "ann@example.org", stdin=PASSWORD + "\n")
     assert result.exit_code == 0, result.output
-    entered, made, left = network_with_people.seen
+    entered, made, left = network_with_people.requests
     assert entered.body == {"email": "ann@example.org", "password": PASSWORD}
     assert "Authorization" not in entered.headers
     assert made.headers["Cookie"] == "sparewatt_session=abc"
@@ -50,9 +50,9 @@ def test_later_commands_use_the_login_and_a_logout_ends_it(network_with_people: 
     run_alone("login", "--email", "ann@example.org", stdin=PASSWORD + "\n")
     network_with_people.on("GET /v1/keys", {"data": []})
     assert run_alone("keys", "list").exit_code == 0
-    assert network_with_people.seen[-1].headers["Authorization"] == "Bearer sk-sw-machine"
+    assert network_with_people.requests[-1].headers["Authorization"] == "Bearer sk-sw-machine"
     assert json.loads(run_alone("logout", "--json").stdout)["revoked"] is True
-    assert network_with_people.seen[-1].path == "/v1/keys/key_1"
+    assert network_with_people.requests[-1].path == "/v1/keys/key_1"
     assert read_logins() == []
     again = run_alone("logout")
     assert again.exit_code == 4
@@ -99,7 +99,7 @@ def test_a_failed_login_keeps_nothing_and_shows_no_password(network_with_people:
 def test_without_a_terminal_what_is_missing_is_named(network_with_people: FakeNetwork) -> None:
     assert "--email" in run_alone("login", stdin="").stderr
     assert "stdin" in run_alone("login", "--email", "a@b", stdin="").stderr
-    assert network_with_people.seen == []
+    assert network_with_people.requests == []
 
 
 def test_there_is_no_option_for_a_password() -> None:
@@ -121,14 +121,14 @@ def test_whoami_tells_account_role_scopes_and_limits(network: FakeNetwork, run: 
 def test_a_password_is_changed_with_both_from_stdin(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/password", {"changed": True})
     assert run("password", "change", stdin="old password\nnew password\n").exit_code == 0
-    assert network.seen[0].body == {"current_password": "old password", "password": "new password"}
-    assert network.seen[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert network.requests[0].body == {"current_password": "old password", "password": "new password"}
+    assert network.requests[0].headers["Authorization"] == f"Bearer {KEY}"
 
 
 def test_a_password_is_reset_with_a_token_from_stdin(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/password/reset", {"changed": True})
     assert run("password", "reset", stdin="reset-sw-1\nnew password\n").exit_code == 0
-    assert network.seen[0].body == {"token": "reset-sw-1", "password": "new password"}
+    assert network.requests[0].body == {"token": "reset-sw-1", "password": "new password"}
     network.on("POST /v1/password/reset-request", {"requested": True}, status=202)
     assert run("password", "request", "--email", "a@b").exit_code == 0
 

@@ -42,7 +42,7 @@ def test_a_grant_sends_all_its_options(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/credits/grant", MOVED, status=201)
     result = run("credits", "grant", "ann@example.com", "5", "--days", "7", "--id", "welcome")
     assert result.exit_code == 0
-    assert network.seen[0].body == {
+    assert network.requests[0].body == {
         "usd": "5",
         "id": "welcome",
         "account": "ann@example.com",
@@ -62,7 +62,7 @@ def test_a_negative_amount_is_refused_by_the_network_in_words(network: FakeNetwo
     result = run("credits", "deposit", "-1")
     assert result.exit_code == 1
     assert "not an amount" in result.stderr
-    assert network.seen[0].body == {"usd": "-1", "adapter": "test"}
+    assert network.requests[0].body == {"usd": "-1", "adapter": "test"}
 
 
 def test_a_refused_grant_names_the_scope_it_needs(network: FakeNetwork, run: Run) -> None:

@@ -126,4 +126,4 @@ def test_a_node_that_costs_more_than_it_earns_is_shown_with_a_loss() -> None:
 @pytest.mark.parametrize("bad", [("--watts", "-1"), ("--kwh-usd", "-0.1"), ("--watts", "much")])
 def test_power_that_makes_no_sense_is_a_usage_error(network: FakeNetwork, run: Run, bad: tuple[str, str]) -> None:
     assert run("node", "earnings", *bad).exit_code == 2
-    assert network.seen == []
+    assert network.requests == []

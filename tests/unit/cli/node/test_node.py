@@ -56,7 +56,7 @@ def test_without_a_name_and_without_a_node_here_it_asks_for_one(
     result = run("node", "why")
     assert result.exit_code == 1
     assert "Name the node" in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_an_unknown_node_is_not_found(network: FakeNetwork, run: Run) -> None:

@@ -14,12 +14,12 @@ from tests.unit.cli.fake_agent import Node
 def test_pause_and_resume_go_to_the_agent(node: Node) -> None:
     node.run("pause")
     node.run("resume")
-    assert [asked["wishes"] for asked in node.asked] == [
+    assert [request["wishes"] for request in node.requests] == [
         {"paused_until_unix_s": UNTIL_RESUMED_UNIX_S},
         {"paused_until_unix_s": 0.0},
     ]
     node.run("pause", "--for", "2h")
-    assert 0 < node.asked[-1]["wishes"]["paused_until_unix_s"] < UNTIL_RESUMED_UNIX_S
+    assert 0 < node.requests[-1]["wishes"]["paused_until_unix_s"] < UNTIL_RESUMED_UNIX_S
 
 
 def test_without_an_agent_changes_apply_from_the_next_start(away: Node) -> None:
@@ -37,7 +37,7 @@ def test_without_an_agent_changes_apply_from_the_next_start(away: Node) -> None:
 
 def test_a_schedule_without_options_is_only_shown(node: Node) -> None:
     assert "always" in node.run("schedule").stdout
-    assert node.asked == [{"do": "status"}]
+    assert node.requests == [{"do": "status"}]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_contradicting_or_missing_options_are_usage_errors(away: Node, words: tu
 
 def test_prices_go_to_the_agent_or_are_saved(node: Node, tmp_path: Path) -> None:
     assert "$0.10" in node.run("price", "set", "--hourly", "0.1").stdout
-    assert node.asked == [{"do": "price", "hourly_usd": "0.1"}]
+    assert node.requests == [{"do": "price", "hourly_usd": "0.1"}]
     away = Node(tmp_path / "away")
     away.run("price", "set", "--prompt", "0.05", "--completion", "0.2")
     assert read_saved_settings(away.folder).completion_usd_per_mtok == "0.2"
