@@ -72,10 +72,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _yaml() -> ModuleType:
     try:
-        return import_module("yaml")  # late: only a policy file needs it, and JSON does without
+        return import_module("yaml")  # optional: only a policy file in YAML needs it
     except ImportError:
         raise StartupError(
-            "Reading YAML needs PyYAML, which is not installed. Run: pip install pyyaml. Or write the policy as JSON."
+            "Reading YAML needs PyYAML. Install it with: pip install 'sparewatt[yaml]', or write the policy as JSON."
         ) from None
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -90,6 +91,16 @@ def test_a_policy_file_that_is_not_there_is_a_usage_error(
     result = run(*command, "--policy", str(tmp_path / "missing.yaml"))
     assert result.exit_code == 2
     assert "missing.yaml cannot be read: No such file" in result.stderr
+    assert network.requests == []
+
+
+def test_without_pyyaml_the_error_names_what_to_install(
+    network: FakeNetwork, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    result = run("chat", "m", "Hello", "--policy", policy_file(tmp_path, POLICY))
+    assert result.exit_code == 1
+    assert "pip install 'sparewatt[yaml]'" in result.stderr
     assert network.requests == []
 
 
