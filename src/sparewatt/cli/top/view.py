@@ -140,8 +140,9 @@ def public_view(network: NetworkOverview, gateway: str, nodes: Sequence[TopNodeR
         gpus=totals.gpus,
         vram_gb=totals.vram_gb,
         running=totals.jobs,
-        tokens_per_s=totals.tokens_per_s,
-        first_token_ms=FirstTokenPercentiles(p50=totals.first_token_ms),
+        # The gateway rounds both to integers; `top --json` prints floats, as it does for operators.
+        tokens_per_s=float(totals.tokens_per_s),
+        first_token_ms=FirstTokenPercentiles(None if totals.first_token_ms is None else float(totals.first_token_ms)),
         models=[TopModelRow(model.id, model.nodes, model.warm) for model in network.models],
         busiest=sorted((node for node in nodes if node.state in healthy), key=lambda node: -node.running),
         troubled=[node for node in nodes if node.state not in healthy],

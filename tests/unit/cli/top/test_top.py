@@ -40,6 +40,15 @@ def test_without_an_operators_key_there_are_aggregates_and_nodes(run: Run, netwo
     assert "an operator's key shows more" in result.stdout
 
 
+def test_rates_as_json_are_floats_without_an_operators_key_too(run: Run, network: FakeNetwork) -> None:
+    network.fail("GET /v1/pulse", 403, "operators_only")
+    network.on("GET /v1/network", NETWORK_OVERVIEW)
+    network.on("GET /v1/nodes", node_list())
+    shown = run("top", "--once", "--json").stdout
+    assert '"tokens_per_s": 90.0' in shown
+    assert '"p50": 210.0' in shown
+
+
 def test_a_key_that_may_not_see_nodes_sees_the_rest(run: Run, network: FakeNetwork) -> None:
     network.fail("GET /v1/pulse", 403, "permission_denied")
     network.on("GET /v1/network", NETWORK_OVERVIEW)
