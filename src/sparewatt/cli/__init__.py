@@ -1,4 +1,4 @@
-"""The `sparewatt` command: one file per noun.
+"""The `sparewatt` command: one file or folder per noun.
 
-Nothing is imported here, so that a command pays only for what it uses. `main` holds the table of commands.
+Nothing is imported here, so that a command loads only the modules that it uses. `main` has the table of commands.
 """

@@ -1,16 +1,19 @@
-"""`sparewatt backup` and `sparewatt restore`: all of a network in one file, and back."""
+"""`sparewatt backup` and `sparewatt restore`: a whole network in one file, and back."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
+from sparewatt.cli.errors import CliError
+from sparewatt.cli.gateway import gateway_data_dir, network_database
+from sparewatt.cli.groups import examples
 
 if TYPE_CHECKING:
     from sparewatt.gateway.backup import Manifest
@@ -28,18 +31,16 @@ _database_option = click.option(
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @_data_option
 @_database_option
-@click.option("--config", type=click.Path(path_type=Path, exists=True), help="The settings file, to be kept as well.")
+@click.option("--config", type=click.Path(path_type=Path, exists=True), help="The settings file, to include it.")
 @json_option
+@examples(
+    "sparewatt backup network.tar.gz --data /var/lib/sparewatt", "sparewatt backup - | age -r age1… > network.tar.age"
+)
 def backup(*, file: Path, data: Path | None, database_url: str | None, config: Path | None, as_json: bool) -> None:
     """Write keys, books and settings of a network into one file, while it runs. `-` writes to stdout.
 
     The file holds the network's secret: only you can read it, and it is not encrypted. Take it off the machine through
     a program that does that.
-
-    \b
-    Example:
-      sparewatt backup network.tar.gz --data /var/lib/sparewatt
-      sparewatt backup - | age -r age1… > network.tar.age
     """
     import asyncio
 
@@ -47,28 +48,26 @@ def backup(*, file: Path, data: Path | None, database_url: str | None, config: P
 
     if str(file) == "-":
         manifest = asyncio.run(_write(sys.stdout.buffer, data, database_url, config, packed=False))
-    else:
-        with new_file(file.absolute()) as target:
-            manifest = asyncio.run(_write(target, data, database_url, config, packed=file.suffix in {".gz", ".tgz"}))
-    if as_json and str(file) != "-":
+        _print_manifest(manifest, "Written")
+        return
+    with new_file(file.absolute()) as target:
+        manifest = asyncio.run(_write(target, data, database_url, config, packed=file.suffix in {".gz", ".tgz"}))
+    if as_json:
         output.print_json(describe(manifest) | {"file": str(file.absolute())})
     else:
-        _print_manifest(manifest, f"{'Written' if str(file) == '-' else file}")
+        _print_manifest(manifest, str(file))
 
 
 async def _write(
-    target: object, data: Path | None, database_url: str | None, config: Path | None, *, packed: bool
+    target: BinaryIO, data: Path | None, database_url: str | None, config: Path | None, *, packed: bool
 ) -> Manifest:
-    from typing import BinaryIO, cast
-
-    from sparewatt.cli.gateway.database import gateway_data_dir, network_database
     from sparewatt.core.clock import SystemClock
     from sparewatt.gateway.backup import write_backup
 
     os.umask(0o077)
     async with network_database(database_url=database_url, data=data) as dsn:
         return await write_backup(
-            cast("BinaryIO", target),
+            target,
             dsn=dsn,
             data=gateway_data_dir(data),
             config=config,
@@ -83,16 +82,15 @@ async def _write(
 @_data_option
 @_database_option
 @json_option
+@examples(
+    "sparewatt restore network.tar.gz --data /var/lib/sparewatt",
+    "DATABASE_URL=postgresql://… sparewatt restore network.tar.gz",
+)
 def restore(*, file: Path, data: Path | None, database_url: str | None, as_json: bool) -> None:
     """Make a network from its backup: in an empty database, and a directory without its files.
 
-    Nothing is written over. Stop the network that the backup is of before this one starts: two with the same keys
+    Nothing is overwritten. Stop the network that the backup is of before this one starts: two with the same keys
     would both answer to its nodes.
-
-    \b
-    Example:
-      sparewatt restore network.tar.gz --data /var/lib/sparewatt
-      DATABASE_URL=postgresql://… sparewatt restore network.tar.gz
     """
     import asyncio
 
@@ -106,22 +104,17 @@ def restore(*, file: Path, data: Path | None, database_url: str | None, as_json:
     else:
         _print_manifest(manifest, f"Restored. The books are {'in order' if audit.is_clean else 'NOT in order'}")
     if not audit.is_clean:
-        from sparewatt.cli.errors import CliError
-
         raise CliError("The restored books are not in order.", next_step="Please report this; it is a bug.")
 
 
-async def _read(source: object, data: Path | None, database_url: str | None) -> tuple[Manifest, AuditResult]:
-    from typing import BinaryIO, cast
-
-    from sparewatt.cli.gateway.database import gateway_data_dir, network_database
-    from sparewatt.gateway.backup import restore_backup
+async def _read(source: BinaryIO, data: Path | None, database_url: str | None) -> tuple[Manifest, AuditResult]:
+    from sparewatt.gateway.backup.restore import restore_backup
     from sparewatt.machine.data_dir import make_private_dir
 
     os.umask(0o077)
     make_private_dir(gateway_data_dir(data))
     async with network_database(database_url=database_url, data=data, may_make=True) as dsn:
-        return await restore_backup(cast("BinaryIO", source), dsn=dsn, data=gateway_data_dir(data))
+        return await restore_backup(source, dsn=dsn, data=gateway_data_dir(data))
 
 
 def describe(manifest: Manifest) -> dict[str, object]:
@@ -137,9 +130,9 @@ def describe(manifest: Manifest) -> dict[str, object]:
 
 
 def _print_manifest(manifest: Manifest, what: str) -> None:
-    told = describe(manifest)
-    output.note(f"{what}: {told['rows']} rows of {told['tables']} tables, {len(manifest.files())} files.")
-    if not told["has_secret"]:
+    summary = describe(manifest)
+    output.note(f"{what}: {summary['rows']} rows of {summary['tables']} tables, {len(manifest.files())} files.")
+    if not summary["has_secret"]:
         output.note(
             "The network's secret is not in it: it is given by SPAREWATT_SECRET. Keep that as well; without it the "
             "chain keys of accounts cannot be opened."

@@ -1,4 +1,4 @@
-"""`sparewatt chain`: the network's chain, its contracts and its index."""
+"""`sparewatt chain`: the network's chain, its contracts, and the index of its events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import json_option, last_started_network, network_options
-from sparewatt.cli.groups import DefaultGroup
+from sparewatt.cli.errors import CliError
+from sparewatt.cli.groups import DefaultGroup, examples
+from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
+from sparewatt.protocol.api.operations import ChainStatus
 
 if TYPE_CHECKING:
     from sparewatt.chain.client import ChainClient
@@ -31,74 +33,44 @@ url_option = click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint 
 database_option = click.option("--database-url", metavar="URL", help="Postgres.  [env: DATABASE_URL]")
 
 
-class Chain(msgspec.Struct):
-    """As the network shows it."""
-
-    rpc: str | None = None
-    chain_id: int | None = None
-    contracts: dict[str, str] = {}
-    indexed_block: int | None = None
-    head_block: int | None = None
-    events: int = 0
-    outbox: dict[str, int] = {}
-    note: str | None = None
-
-
 @click.group(cls=DefaultGroup, default="status")
+@examples("sparewatt chain status")
 def chain() -> None:
-    """Show the network's chain, put contracts on it, fund an address, rebuild its index.
-
-    \b
-    Example:
-      sparewatt chain status
-    """
+    """Show the network's chain, deploy contracts, fund an address, rebuild its index."""
 
 
 @chain.command("status")
-@json_option
 @network_options
+@examples("sparewatt chain status")
 def status(client: ApiClient, *, as_json: bool) -> None:
-    """Show the chain, the contracts, and how far index and outbox are.
-
-    \b
-    Example:
-      sparewatt chain status
-    """
-    reply = client.get("/chain")
-    if as_json:
-        output.print_json(reply.json())
-        return
-    found = reply.parse(Chain)
-    if found.note:
-        output.note(found.note)
-    _print_status(found)
+    """Show the chain, the contracts, and how far index and outbox are."""
+    client.get("/chain").show(ChainStatus, _print_status, as_json=as_json)
 
 
-def _print_status(found: Chain) -> None:
-    behind = "" if found.head_block is None else f" of {output.format_count(found.head_block)}"
-    facts: list[tuple[str, output.Cell | str]] = [
-        ("Chain id", output.UNKNOWN if found.chain_id is None else str(found.chain_id)),
-        ("Indexed block", output.format_count(found.indexed_block) + behind),
-        ("Events", output.format_count(found.events)),
-        ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(found.outbox.items())) or "empty"),
-        *((f"Contract {name}", address) for name, address in sorted(found.contracts.items())),
+def _print_status(chain: ChainStatus) -> None:
+    if chain.note:
+        output.note(chain.note)
+    head = "" if chain.head_block is None else f" of {output.format_count(chain.head_block)}"
+    facts: list[Fact] = [
+        ("Chain id", output.format_optional(chain.chain_id, "{}")),
+        ("Indexed block", output.format_count(chain.indexed_block) + head),
+        ("Events", output.format_count(chain.events)),
+        ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(chain.outbox.items())) or "empty"),
+        *((f"Contract {name}", address) for name, address in sorted(chain.contracts.items())),
     ]
     output.print_facts(facts)
 
 
 @chain.command("deploy")
-@click.option("--plan", type=click.Path(path_type=Path), help="Own steps and values instead of those for trying out.")
+@click.option("--plan", type=click.Path(path_type=Path), help="Your own deployment plan.  [default: for development]")
 @url_option
 @data_option
 @json_option
+@examples("CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain")
 def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
-    """Put the contracts on a chain, once; a second time it looks whether they are still there.
+    """Deploy the contracts on a chain, once; a second run checks that they are still there.
 
-    The key in DATA/deployer.key pays for it and must do nothing else; it is made when it is not there.
-
-    \b
-    Example:
-      CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain
+    The key in DATA/deployer.key pays for it and must be used for nothing else; it is created if it is missing.
     """
     from sparewatt.chain.commands import deploy as do
 
@@ -118,13 +90,9 @@ def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: boo
 @url_option
 @data_option
 @json_option
+@examples("sparewatt chain fund 0x4b31f0… --amount 25")
 def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_json: bool) -> None:
-    """Give an address test money on a development chain.
-
-    \b
-    Example:
-      sparewatt chain fund 0x4b31f0… --amount 25
-    """
+    """Give an address test money on a development chain."""
     from sparewatt.chain.commands import fund as do
 
     tx_hash, units = _with_chain(chain_url, lambda client: do(client, data, address=address, amount_usd=amount))
@@ -135,27 +103,17 @@ def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_jso
 
 
 @chain.command("sync")
-@click.option("--rebuild", is_flag=True, help="Drop the index and read it anew from the chain.")
+@click.option("--rebuild", is_flag=True, help="Drop the index and rebuild it from the chain.")
 @click.option("--another-chain", is_flag=True, help="With --rebuild: this chain replaces the one followed so far.")
 @url_option
 @database_option
 @data_option
 @json_option
+@examples("sparewatt chain sync --rebuild")
 def sync(
-    *,
-    rebuild: bool,
-    another_chain: bool,
-    chain_url: str | None,
-    database_url: str | None,
-    data: Path,
-    as_json: bool,
+    *, rebuild: bool, another_chain: bool, chain_url: str | None, database_url: str | None, data: Path, as_json: bool
 ) -> None:
-    """Bring the index in Postgres up to the chain's head. Safe beside a running network.
-
-    \b
-    Example:
-      sparewatt chain sync --rebuild
-    """
+    """Bring the index in Postgres up to the chain's head. Safe while the network runs."""
     from sparewatt.chain.commands import sync as do
 
     dsn = database_url or os.environ.get("DATABASE_URL") or _embedded_dsn(data)
@@ -173,21 +131,17 @@ def sync(
 @database_option
 @data_option
 @click.option("--depth", type=int, help="Blocks after which a transaction is final.  [default: 6]")
-@click.option("--poll-s", type=NUMBER, help="Seconds between two looks at the chain.")
-@click.option("--deploy", is_flag=True, default=None, help="Put the contracts there if they are not.")
-@click.option("--mine", is_flag=True, default=None, help="Have a local chain make blocks while something waits.")
-@click.option("--test-money", is_flag=True, default=None, help="The faucet gives what deposits and payouts lack.")
+@click.option("--poll-s", type=NUMBER, help="Seconds between two polls of the chain.")
+@click.option("--deploy", is_flag=True, default=None, help="Deploy the contracts if they are missing.")
+@click.option("--mine", is_flag=True, default=None, help="Mine blocks on a local chain while transactions wait.")
+@click.option("--test-money", is_flag=True, default=None, help="The faucet pays what deposits and payouts lack.")
 @click.option("--secret-file", type=click.Path(path_type=Path), help="The network's secret.  [env: SPAREWATT_SECRET]")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
-@click.option("--yield-to-others", is_flag=True, help="Run with low priority, so that answers go first.")
+@click.option("--yield-to-others", is_flag=True, help="Run with low CPU priority, below the gateway.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [chain]).")
+@examples("CHAIN_URL=https://rpc.example DATABASE_URL=postgresql://… sparewatt chain run --data ./chain")
 def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
-    """Follow the chain and send what the network decided, until stopped.
-
-    \b
-    Example:
-      CHAIN_URL=https://rpc.example DATABASE_URL=postgresql://… sparewatt chain run --data ./chain
-    """
+    """Index the chain's events and send the transactions of the outbox, until stopped."""
     import asyncio
 
     from sparewatt.core.log import log_to_stderr
@@ -196,7 +150,7 @@ def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
 
     die_with_parent()
     if yield_to_others:
-        os.nice(15)  # before the imports, which are most of its work
+        os.nice(15)  # before the imports, which take most of its time
     from sparewatt.chain.process import run_chain
     from sparewatt.chain.settings import ChainSettings
 
@@ -225,9 +179,7 @@ def _with_chain(chain_url: str | None, work: Callable[[ChainClient], Awaitable[T
 
 
 def _chain_url(given: str | None) -> str:
-    """The option, the environment, or the chain of the network last started here."""
-    from sparewatt.cli.errors import CliError
-
+    """The option, the environment, or the chain of the network that was started last on this machine."""
     last = last_started_network()
     url = given or os.environ.get("CHAIN_URL") or (last[1].get("chain_url") if last else None)
     if not isinstance(url, str) or not url:
@@ -244,7 +196,7 @@ def _default_data() -> Path:
 
 
 def _embedded_dsn(data: Path) -> str:
-    """The database of the `up` whose data directory this lies in."""
+    """The database of the `sparewatt up` whose data directory holds this one."""
     from sparewatt.postgres.server import EmbeddedPostgres
 
     return EmbeddedPostgres(data.resolve().parent / "postgres").dsn

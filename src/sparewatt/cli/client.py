@@ -1,7 +1,7 @@
-"""A small synchronous HTTP client for one network: JSON calls, and streams of server-sent events.
+"""A small synchronous HTTP client for one network: JSON calls, and streams of server-sent events (SSE).
 
-Whatever goes wrong comes out as a `CliError` that says what happened and what to do. It does not retry, does not follow
-redirects, and never puts the key into a message.
+Every failure is a `CliError` that says what happened and what to do next. The client does not retry, does not follow
+redirects, and never puts the API key into a message. Replies are types of `protocol/api/`.
 """
 
 from __future__ import annotations
@@ -10,36 +10,38 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
-from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, Protocol, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
 from sparewatt import __version__
+from sparewatt.cli import output
 from sparewatt.cli.context import NetworkContext, is_this_machine
 from sparewatt.cli.errors import ApiError, CliError, exit_code_for_status
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+from sparewatt.protocol.api.inference import ErrorObject
 
 T = TypeVar("T")
+Body = Mapping[str, object]
+Headers = Mapping[str, str]
 
 CONNECT_TIMEOUT_S = 10.0
 REPLY_TIMEOUT_S = 60.0
-"""Listings answer at once; a minute allows for a busy gateway."""
-
+"""Listings are answered at once; a minute allows for a busy gateway."""
 ANSWER_TIMEOUT_S = 600.0
-"""Silence within an answer: long enough for a cold model and a long prompt on a slow machine."""
-
+"""The longest silence within an answer: enough for a cold model and a long prompt on a slow machine."""
 _READ_BYTES = 64 * 1024
 
 _NEXT_STEPS = {
     "invalid_api_key": "Log in with 'sparewatt login', or set SPAREWATT_API_KEY to a key of this network.",
     "login_failed": "Try again, or ask the network's operator for a reset token ('sparewatt password reset').",
     "email_taken": "Log in with 'sparewatt login'.",
-    "signup_refused": "Ask whoever runs this network.",
+    "signup_refused": "Ask an operator of this network.",
     "operators_only": "Ask an operator of this network.",
     "not_owner": "Ask with a key of the account that owns it, or ask an operator of this network.",
     "account_not_found": "See the accounts with 'sparewatt accounts list'.",
@@ -68,55 +70,84 @@ _SCOPES_NEEDED = {
     "treasury/fund": "admin",
     "payouts/batches": "admin",
 }
-"""By the path, else by its first word; every other needs `inference`."""
-
-
-class ErrorObject(msgspec.Struct):
-    """The OpenAI error object."""
-
-    message: str | None = None
-    type: str | None = None
-    param: str | None = None
-    code: str | int | None = None
+"""By the whole path, or by its first segment; every other path needs `inference`."""
 
 
 class _ErrorBody(msgspec.Struct):
     error: ErrorObject
 
 
-@dataclass(frozen=True, slots=True)
-class ApiReply:
-    """A complete answer with status 2xx."""
-
-    headers: Message
-    body: bytes
-
-    def json(self) -> Any:
-        """The answer as it came, for `--json`."""
-        return self.parse(Any)
-
-    def parse(self, shape: type[T]) -> T:
-        return decode(self.body, shape)
-
-
-def decode(body: bytes | str, shape: type[T]) -> T:
-    """Read JSON as `shape`; unknown fields are left out."""
+def decode(body: bytes | str, shape: type[T], *, base_url: str) -> T:
+    """Decode JSON; fields that only a newer gateway knows are ignored. Raises CliError."""
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CliError(
-            f"The network answered in a form this version does not know ({error}).",
-            next_step="Check that the base URL ends in /v1 and is a Sparewatt network, or update sparewatt.",
+            f"The gateway at {base_url} answered something that this version ({__version__}) does not know: {error}.",
+            next_step="Update sparewatt, here or on the gateway, whichever is older. Check that the address is right.",
         ) from None
 
 
+class _Identified(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+class _Listing(Protocol):
+    @property
+    def data(self) -> Iterable[_Identified]: ...
+
+
+def print_ids(listing: _Listing) -> None:
+    """What `--quiet` prints of a list."""
+    output.print_lines(item.id for item in listing.data)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiReply:
+    """A complete reply with status 2xx."""
+
+    base_url: str
+    headers: Message
+    body: bytes
+
+    def json(self) -> Any:
+        """The reply as the gateway wrote it, for `--json`."""
+        return self.parse(Any)
+
+    def parse(self, shape: type[T]) -> T:
+        return decode(self.body, shape, base_url=self.base_url)
+
+    def show(self, shape: type[T], show: Callable[[T], object], *, as_json: bool) -> None:
+        """Print the reply: with `--json` as the gateway wrote it, else decoded and by `show`."""
+        if as_json:
+            output.print_json(self.json())
+        else:
+            show(self.parse(shape))
+
+
 def path_of(*segments: str) -> str:
-    """A request path; slashes inside the last segment stay, since ids of models have them."""
+    """A request path; slashes inside a segment stay, since ids of models have them."""
     return "/" + "/".join(quote(segment, safe="/:@", errors="replace") for segment in segments)
 
 
+def path_with_query(path: str, query: Mapping[str, object]) -> str:
+    """The path with those parameters that are not None."""
+    parameters = {name: str(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    body: Body | None = None
+    headers: Headers | None = None
+    timeout_s: float | None = None
+
+
 class ApiClient:
-    """Calls one network. Every call opens its own connection and closes it."""
+    """Calls one network. Every call has a connection of its own."""
 
     def __init__(self, network: NetworkContext, *, reply_timeout_s: float = REPLY_TIMEOUT_S) -> None:
         self._network = network
@@ -125,99 +156,63 @@ class ApiClient:
     @property
     def root_url(self) -> str:
         """The gateway's address, as nodes dial it."""
-        return self._network.base_url.removesuffix("/v1")
+        return self.base_url.removesuffix("/v1")
 
     @property
     def base_url(self) -> str:
         return self._network.base_url
 
-    @property
-    def api_key(self) -> str:
-        return self._network.api_key
-
     def get(self, path: str, *, timeout_s: float | None = None) -> ApiReply:
-        return self._call("GET", path, timeout_s=timeout_s)
+        return self._call(_Request("GET", path, timeout_s=timeout_s))
 
     def delete(self, path: str) -> ApiReply:
-        return self._call("DELETE", path)
+        return self._call(_Request("DELETE", path))
 
-    def patch(self, path: str, body: Mapping[str, object]) -> ApiReply:
-        return self._call("PATCH", path, body=body)
+    def patch(self, path: str, body: Body) -> ApiReply:
+        return self._call(_Request("PATCH", path, body))
 
     def post(
-        self,
-        path: str,
-        body: Mapping[str, object],
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
+        self, path: str, body: Body, *, headers: Headers | None = None, timeout_s: float | None = None
     ) -> ApiReply:
-        return self._call("POST", path, body=body, headers=headers, timeout_s=timeout_s)
+        return self._call(_Request("POST", path, body, headers, timeout_s))
 
     @contextmanager
-    def stream(
-        self, path: str, body: Mapping[str, object], *, headers: Mapping[str, str] | None = None
-    ) -> Iterator[ApiEventStream]:
-        """Open an answer that comes in pieces. Leaving the block early stops it."""
-        with self._open("POST", path, body=body, headers=headers, timeout_s=ANSWER_TIMEOUT_S) as response:
+    def stream(self, path: str, body: Body, *, headers: Headers) -> Iterator[ApiEventStream]:
+        """Open a streamed answer. Leaving the block early stops it."""
+        with self._open(_Request("POST", path, body, headers, ANSWER_TIMEOUT_S)) as response:
             yield ApiEventStream(response, network=self._network)
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, object] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> ApiReply:
-        timeout_s = timeout_s or self._reply_timeout_s
-        with self._open(method, path, body=body, headers=headers, timeout_s=timeout_s) as response:
-            return ApiReply(response.headers, self._read_body(response))
+    def _call(self, request: _Request) -> ApiReply:
+        with self._open(request) as response:
+            return ApiReply(self.base_url, response.headers, self._read_body(response))
 
     @contextmanager
-    def _open(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, object] | None,
-        headers: Mapping[str, str] | None,
-        timeout_s: float,
-    ) -> Iterator[http.client.HTTPResponse]:
+    def _open(self, request: _Request) -> Iterator[http.client.HTTPResponse]:
+        timeout_s = request.timeout_s or self._reply_timeout_s
         connection = _connection(self._network, timeout_s=min(CONNECT_TIMEOUT_S, timeout_s))
         try:
             with _network_errors_as_cli_errors(self._network):
-                response = self._send(connection, method, path, body=body, headers=headers, timeout_s=timeout_s)
+                connection.connect()
+                connection.sock.settimeout(timeout_s)
+                response = self._send(connection, request)
             try:
-                self._raise_for_status(response, path)
+                self._raise_for_status(response, request.path)
                 yield response
             finally:
                 response.close()
         finally:
             connection.close()
 
-    def _send(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, object] | None,
-        headers: Mapping[str, str] | None,
-        timeout_s: float,
-    ) -> http.client.HTTPResponse:
-        connection.connect()
-        connection.sock.settimeout(timeout_s)
-        sent = {"User-Agent": f"sparewatt/{__version__}"}
+    def _send(self, connection: http.client.HTTPConnection, request: _Request) -> http.client.HTTPResponse:
+        headers = {"User-Agent": f"sparewatt/{__version__}"}
         if self._network.api_key:
-            sent["Authorization"] = f"Bearer {self._network.api_key}"
-        if body is not None:
-            sent["Content-Type"] = "application/json"
-        payload = None if body is None else json.dumps(body).encode()
-        connection.request(
-            method, urlsplit(self._network.base_url).path + path, body=payload, headers=sent | dict(headers or {})
-        )
+            headers["Authorization"] = f"Bearer {self._network.api_key}"
+        payload = None
+        if request.body is not None:
+            headers["Content-Type"] = "application/json"
+            payload = json.dumps(request.body).encode()
+        path = urlsplit(self.base_url).path + request.path
+        connection.request(request.method, path, body=payload, headers=headers | dict(request.headers or {}))
         return connection.getresponse()
 
     def _read_body(self, response: http.client.HTTPResponse) -> bytes:
@@ -233,30 +228,31 @@ class ApiClient:
         if 200 <= response.status < 300:
             return
         try:
-            told = msgspec.json.decode(self._read_body(response), type=_ErrorBody).error
+            error = msgspec.json.decode(self._read_body(response), type=_ErrorBody).error
         except (msgspec.DecodeError, UnicodeDecodeError):
-            told = ErrorObject()
-        raise self.build_error(told, status=response.status, retry_after=response.headers.get("Retry-After"), path=path)
+            error = ErrorObject()
+        retry_after = response.headers.get("Retry-After")
+        raise self.build_error(error, status=response.status, retry_after=retry_after, path=path)
 
     def build_error(
-        self, told: ErrorObject, *, status: int, retry_after: str | None = None, path: str = ""
+        self, error: ErrorObject, *, status: int, retry_after: str | None = None, path: str = ""
     ) -> ApiError:
-        """The exception for an error object, with the key taken out should the other side repeat it."""
-        code = str(told.code) if told.code is not None else f"http_{status}"
-        message = told.message or f"The network answered with HTTP status {status} and did not say why."
+        """The exception for an error object. The API key is removed in case the gateway repeats it."""
+        code = str(error.code) if error.code is not None else f"http_{status}"
+        message = error.message or f"The network answered with HTTP status {status} and did not say why."
         return ApiError(
             message.replace(self._network.api_key, "(key)") if self._network.api_key else message,
             http_status=status,
             api_code=code,
-            api_type=told.type,
-            api_param=told.param,
+            api_type=error.type,
+            api_param=error.param,
             next_step=_next_step(code, status=status, retry_after=retry_after, path=path),
             exit_code=exit_code_for_status(status=status, code=code),
         )
 
 
 def _next_step(code: str, *, status: int, retry_after: str | None, path: str) -> str:
-    """What the caller can do; never something that this key may not."""
+    """What the user can do about an error, by its code or status."""
     if code == "permission_denied" and path.startswith(("/accounts", "/invites")):
         return "Ask an operator of this network."
     if code == "permission_denied":
@@ -277,21 +273,21 @@ def scope_needed(path: str) -> str:
 
 
 class ApiEventStream:
-    """The answer of a streamed call: its headers, then its events up to `[DONE]`."""
+    """A streamed reply: its headers, then its events up to `[DONE]`."""
 
     def __init__(self, response: http.client.HTTPResponse, *, network: NetworkContext) -> None:
         self._response = response
         self._network = network
         self.headers: Message = response.headers
 
-    def events(self) -> Iterator[str]:
-        """The data of each event. An answer that ends without `[DONE]` is an error, not an end."""
+    def events(self, shape: type[T]) -> Iterator[T]:
+        """The decoded data of each event. Raises CliError if the stream ends without `[DONE]`."""
         parser = SseParser()
         while piece := self._read():
             for data in parser.feed(piece):
                 if data == "[DONE]":
                     return
-                yield data
+                yield decode(data, shape, base_url=self._network.base_url)
         raise _truncated_reply()
 
     def _read(self) -> bytes:
@@ -300,9 +296,9 @@ class ApiEventStream:
 
 
 class SseParser:
-    """Turns pieces of bytes, cut anywhere, into the data of server-sent events.
+    """Turns chunks of bytes, cut anywhere, into the data of server-sent events.
 
-    Lines are cut as bytes and decoded whole, so that a character in two pieces stays one.
+    Lines are split as bytes and decoded whole, so that a character that is cut in two stays one.
     """
 
     def __init__(self) -> None:
@@ -345,7 +341,7 @@ def _connection(network: NetworkContext, *, timeout_s: float) -> http.client.HTT
 
 @contextmanager
 def _network_errors_as_cli_errors(network: NetworkContext) -> Iterator[None]:
-    """Say in plain words what the network layer means."""
+    """Turn exceptions of the network layer into plain sentences."""
     url = network.base_url
     try:
         yield
@@ -358,7 +354,7 @@ def _network_errors_as_cli_errors(network: NetworkContext) -> Iterator[None]:
     except ssl.SSLCertVerificationError as error:
         raise CliError(
             f"The certificate of {url} is not trusted here: {error.verify_message}.",
-            next_step="If it is your own, say where it is: SSL_CERT_FILE=gateway.crt.",
+            next_step="If it is your own, name its file: SSL_CERT_FILE=gateway.crt.",
         ) from None
     except ssl.SSLError as error:
         raise CliError(f"No secure connection to {url}: {error.reason or 'the handshake failed'}.") from None
@@ -380,4 +376,4 @@ def _not_running(network: NetworkContext) -> CliError:
     message = f"Nothing answers at {network.base_url}: the network is not running."
     if is_this_machine(urlsplit(network.base_url).hostname or ""):
         return CliError(message, next_step="Start it with 'make up' or 'sparewatt up'.")
-    return CliError(message, next_step="Check SPAREWATT_BASE_URL, or ask whoever runs that network.")
+    return CliError(message, next_step="Check SPAREWATT_BASE_URL, or ask an operator of that network.")

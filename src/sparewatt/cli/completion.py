@@ -1,6 +1,6 @@
-"""`sparewatt completion`: the script that lets a shell complete commands and options, and the names of models.
+"""`sparewatt completion`: the script with which a shell completes commands, options and names of models.
 
-A shell waits for the words with every press of TAB, so asking the network is short and fails in silence.
+A shell waits for the completions at every press of TAB, so the request to the network is short and fails silently.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option, resolve_network
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.groups import examples
 
-_ASK_TIMEOUT_S = 1.0
+_TIMEOUT_S = 1.0
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @json_option
 @click.pass_context
+@examples(
+    'bash:  eval "$(sparewatt completion bash)"',
+    'zsh:   eval "$(sparewatt completion zsh)"',
+    "fish:  sparewatt completion fish | source",
+)
 def completion(ctx: click.Context, *, shell: str, as_json: bool) -> None:
-    """Print a completion script for your shell.
-
-    \b
-    Example:
-      bash:  eval "$(sparewatt completion bash)"
-      zsh:   eval "$(sparewatt completion zsh)"
-      fish:  sparewatt completion fish | source
-    """
+    """Print a completion script for your shell."""
     script = _script(ctx.find_root().command, shell)
     if as_json:
         output.print_json({"shell": shell, "script": script})
@@ -44,7 +43,7 @@ def _script(program: click.Command, shell: str) -> str:
 
 
 def complete_model(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The served models whose names begin like this; none where the network cannot be asked."""
+    """The served models whose names begin like this; none if the network does not answer."""
     try:
         return [name for name in _served_models(ctx) if name.startswith(incomplete)]
     except CliError:
@@ -53,9 +52,9 @@ def complete_model(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 def _served_models(ctx: click.Context) -> list[str]:
     from sparewatt.cli.client import ApiClient
-    from sparewatt.cli.models import ModelList
+    from sparewatt.protocol.api.models import ModelList
 
-    asked = {name: ctx.params.get(name) for name in ("base_url", "api_key")}
-    network = resolve_network(**asked, insecure=bool(ctx.params.get("insecure")))
-    reply = ApiClient(network).get("/models", timeout_s=_ASK_TIMEOUT_S)
+    given = {name: ctx.params.get(name) for name in ("base_url", "api_key")}
+    network = resolve_network(**given, insecure=bool(ctx.params.get("insecure")))
+    reply = ApiClient(network).get("/models", timeout_s=_TIMEOUT_S)
     return [output.clean(model.id) for model in reply.parse(ModelList).data]

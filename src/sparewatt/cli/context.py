@@ -1,15 +1,13 @@
-"""Which network a command talks to, and the options every such command shares.
+"""Which network a command talks to, and the options that all such commands share.
 
-The address and the key come from the options, else from the environment, else from the last login, else from the
-network last started on this machine that is still there. A key that belongs to one network is never sent to another
-one's address.
+Address and API key come from the options, else from the environment, else from the last login, else from the network
+that was started last on this machine and is still there. The key of one network is never sent to another's address.
 """
 
 from __future__ import annotations
 
 import functools
 import ipaddress
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,22 +16,23 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 
-from sparewatt.cli.credentials import read_logins
+from sparewatt.cli.credentials import Text, damaged_file, read_json_file, read_logins, write_json_file
 from sparewatt.cli.errors import CliError, ExitCode
 
 R = TypeVar("R")
 
-RANKINGS = ("fast", "balanced", "economy", "neuralgrid")
 SCOPES = ("inference", "lease", "node", "admin")
 
 _REMEMBERED_MAX = 5
-"""Networks started on one machine at the same time are few; older ones are gone."""
+"""Few networks run on one machine at the same time."""
+_MEND = "Start the network again with 'make up' or 'sparewatt up', which replaces this file."
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkContext:
-    """Where to send requests. The key is kept out of every text made of this."""
+    """Where to send requests, and with which API key."""
 
     base_url: str
     api_key: str = field(repr=False)
@@ -46,21 +45,19 @@ def resolve_network(
     insecure: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> NetworkContext:
-    """Options before environment before logins before the networks started here."""
+    """Options go before the environment, that before logins, and those before networks started here."""
     environ = os.environ if environ is None else environ
     url = base_url or environ.get("SPAREWATT_BASE_URL") or None
     key = api_key or environ.get("SPAREWATT_API_KEY") or None
-    asked = _checked_url(url, insecure=insecure) if url else None
-    if asked and key:
-        return NetworkContext(asked, _checked_key(key))
-    if asked:
-        return _network_at(asked, environ)
+    if url:
+        address = _checked_url(url, insecure=insecure)
+        return NetworkContext(address, _checked_key(key)) if key else _network_at(address, environ)
     last = _last_network(environ)
     return NetworkContext(_checked_url(last.base_url, insecure=insecure), _checked_key(key) if key else last.api_key)
 
 
 def _network_at(base_url: str, environ: Mapping[str, str]) -> NetworkContext:
-    """The network of this address, if it was started here: a key goes to no other address than its own."""
+    """The network of this address, by a login or because it was started here."""
     for network in _known_networks(environ):
         if network.base_url == base_url:
             return network
@@ -83,19 +80,14 @@ def _last_network(environ: Mapping[str, str]) -> NetworkContext:
 def resolve_address(
     *, base_url: str | None = None, insecure: bool = False, environ: Mapping[str, str] | None = None
 ) -> str:
-    """Where to log in: as `resolve_network`, without a key."""
+    """Where to log in: the address of `resolve_network`, for which no key is needed."""
     environ = os.environ if environ is None else environ
     url = base_url or environ.get("SPAREWATT_BASE_URL") or _last_network(environ).base_url
     return _checked_url(url, insecure=insecure)
 
 
-def _normal_url(url: str) -> str:
-    """Without a slash at the end; `/v1` is added to an address that names no path."""
-    url = url.strip().rstrip("/")
-    return url if urlsplit(url).path else f"{url}/v1"
-
-
 def _checked_url(url: str, *, insecure: bool) -> str:
+    """The address without a slash at its end; `/v1` is added if it has no path. Raises CliError."""
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port
@@ -110,7 +102,8 @@ def _checked_url(url: str, *, insecure: bool) -> str:
             f"Plain http:// to {host} would send your key unencrypted.",
             "Use https://, or pass --insecure if you trust every machine on the way.",
         )
-    return _normal_url(url)
+    url = url.strip().rstrip("/")
+    return url if urlsplit(url).path else f"{url}/v1"
 
 
 def _bad_url(message: str, next_step: str) -> CliError:
@@ -118,7 +111,7 @@ def _bad_url(message: str, next_step: str) -> CliError:
 
 
 def _checked_key(key: str) -> str:
-    """A key that cannot stand in a header is refused here, where the message does not repeat it."""
+    """Refuse a key that fits into no header: the error of the HTTP library would repeat it."""
     key = key.strip()
     if key.isascii() and key.isprintable() and " " not in key:
         return key
@@ -130,7 +123,7 @@ def _checked_key(key: str) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Loopback, or the address that means "every address of this machine"."""
+    """Whether it is loopback, or the wildcard address (0.0.0.0)."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -140,8 +133,23 @@ def is_this_machine(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
+class _RecentNetworks(msgspec.Struct):
+    """The file `last.json`: paths of ready files, the newest first."""
+
+    ready_files: list[Text] | None = None
+    ready_file: Text | None = None
+    """The only one, as the first version of this file had it."""
+
+
+class _ReadyFile(msgspec.Struct):
+    """What of a `ready.json` a command needs to use that network."""
+
+    base_url: Text
+    api_key: Text
+
+
 def recent_networks_file(environ: Mapping[str, str] | None = None) -> Path:
-    """Where this machine notes the networks that were started last."""
+    """The file in which this machine notes the networks that were started last."""
     environ = os.environ if environ is None else environ
     state = environ.get("XDG_STATE_HOME")
     folder = Path(state) if state else Path.home() / ".local" / "state"
@@ -149,120 +157,86 @@ def recent_networks_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def remember_network(ready_file: Path) -> None:
-    """Make the network of `ready_file` the one that commands on this machine talk to, as long as it is there."""
-    pointer = recent_networks_file()
-    pointer.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make the network of `ready_file` the default for commands on this machine, as long as that file is there."""
     newest = ready_file.absolute()
-    paths = [newest, *(path for path in _earlier_files(pointer) if path != newest)][:_REMEMBERED_MAX]
-    fresh = pointer.with_name(f"{pointer.name}.{os.getpid()}")
-    fresh.write_text(json.dumps({"ready_files": [str(path) for path in paths]}) + "\n", encoding="utf-8")
-    fresh.replace(pointer)
-
-
-def _earlier_files(pointer: Path) -> list[Path]:
-    """What stood in the pointer; one that cannot be read is written anew."""
     try:
-        return _ready_files(pointer)
-    except CliError:
-        return []
+        earlier = _ready_files(os.environ)
+    except CliError:  # damaged; replaced below
+        earlier = []
+    paths = [newest, *(path for path in earlier if path != newest)][:_REMEMBERED_MAX]
+    write_json_file(recent_networks_file(), {"ready_files": [str(path) for path in paths]})
 
 
-def _ready_files(pointer: Path) -> list[Path]:
-    """Newest first. An older pointer holds one file, as `ready_file`."""
-    noted = _read_object(pointer)
+def _ready_files(environ: Mapping[str, str]) -> list[Path]:
+    """Newest first."""
+    file = recent_networks_file(environ)
+    noted = read_json_file(file, _RecentNetworks, next_step=_MEND)
     if noted is None:
         return []
-    paths = noted.get("ready_files", [noted.get("ready_file")])
-    if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
-        raise _damaged_file(pointer)
-    return [Path(path) for path in paths]
+    if noted.ready_file is not None:
+        return [Path(noted.ready_file)]
+    if noted.ready_files is None:
+        raise damaged_file(file, next_step=_MEND)
+    return [Path(path) for path in noted.ready_files]
 
 
 def _known_networks(environ: Mapping[str, str]) -> Iterator[NetworkContext]:
-    """Where somebody logged in on purpose, then what was started here."""
+    """Logins first, since a person chose them; then the networks started here whose files are still there.
+
+    Plain http is allowed here: `_checked_url` refuses it for the one network that is used.
+    """
     for login in read_logins(environ):
         yield NetworkContext(_checked_url(login.base_url, insecure=True), _checked_key(login.api_key))
-    yield from _remembered_networks(environ)
-
-
-def _remembered_networks(environ: Mapping[str, str]) -> Iterator[NetworkContext]:
-    """The networks started here whose files are still there, newest first; who uses one looks at its encryption."""
-    for ready_file in _ready_files(recent_networks_file(environ)):
-        ready = _read_object(ready_file)
+    for ready_file in _ready_files(environ):
+        ready = read_json_file(ready_file, _ReadyFile, next_step=_MEND)
         if ready is not None:
-            base_url, api_key = (_text(ready, name, of=ready_file) for name in ("base_url", "api_key"))
-            yield NetworkContext(_checked_url(base_url, insecure=True), _checked_key(api_key))
+            yield NetworkContext(_checked_url(ready.base_url, insecure=True), _checked_key(ready.api_key))
 
 
-def last_started_network(environ: Mapping[str, str] | None = None) -> tuple[Path, Mapping[str, object]] | None:
-    """The file of the network last started here that is still there, and what it says."""
-    environ = os.environ if environ is None else environ
-    for ready_file in _ready_files(recent_networks_file(environ)):
-        ready = _read_object(ready_file)
+def last_started_network() -> tuple[Path, Mapping[str, object]] | None:
+    """The ready file of the network that was started last and is still there, and its content."""
+    for ready_file in _ready_files(os.environ):
+        ready = read_json_file(ready_file, dict[str, object], next_step=_MEND)
         if ready is not None:
             return ready_file, ready
     return None
 
 
-def _read_object(path: Path) -> dict[str, object] | None:
-    try:
-        value = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError:
-        raise _damaged_file(path) from None
-    if not isinstance(value, dict):
-        raise _damaged_file(path)
-    return value
-
-
-def _text(value: Mapping[str, object], name: str, *, of: Path) -> str:
-    text = value.get(name)
-    if not isinstance(text, str) or not text:
-        raise _damaged_file(of)
-    return text
-
-
-def _damaged_file(path: Path) -> CliError:
-    return CliError(
-        f"{path} is damaged.",
-        next_step="Start the network again with 'make up' or 'sparewatt up', which writes it anew.",
-    )
+_url_option = click.option(
+    "--base-url", metavar="URL", help="Address of the network, ending in /v1.  [env: SPAREWATT_BASE_URL]"
+)
+_insecure_option = click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print ids only, one per line.")
 
 
 def network_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `--base-url`, `--api-key` and `--insecure`, and a `ApiClient` as its first argument."""
+    """Give a command `--json` and the options of the network, and an `ApiClient` as its first argument."""
 
-    @click.option("--base-url", metavar="URL", help="Address of the network, ending in /v1.  [env: SPAREWATT_BASE_URL]")
+    @json_option
+    @_url_option
     @click.option("--api-key", metavar="KEY", help="Your key; the variable is safer.  [env: SPAREWATT_API_KEY]")
-    @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
+    @_insecure_option
     @functools.wraps(command)
     def with_client(*, base_url: str | None, api_key: str | None, insecure: bool, **rest: Any) -> R:
         from sparewatt.cli.client import ApiClient
 
-        network = resolve_network(base_url=base_url, api_key=api_key, insecure=insecure)
-        return command(ApiClient(network), **rest)
+        return command(ApiClient(resolve_network(base_url=base_url, api_key=api_key, insecure=insecure)), **rest)
 
     return with_client
 
 
 def address_options(command: Callable[..., R]) -> Callable[..., R]:
-    """As `network_options`, for commands that need no key: a `ApiClient` without one comes first."""
+    """The same for commands that need no key: their `ApiClient` has none."""
 
-    @click.option("--base-url", metavar="URL", help="Address of the network, ending in /v1.  [env: SPAREWATT_BASE_URL]")
-    @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
+    @json_option
+    @_url_option
+    @_insecure_option
     @functools.wraps(command)
     def with_client(*, base_url: str | None, insecure: bool, **rest: Any) -> R:
         from sparewatt.cli.client import ApiClient
 
-        return command(
-            ApiClient(NetworkContext(resolve_address(base_url=base_url, insecure=insecure), api_key="")), **rest
-        )
+        address = resolve_address(base_url=base_url, insecure=insecure)
+        return command(ApiClient(NetworkContext(address, api_key="")), **rest)
 
     return with_client
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print ids only, one per line.")

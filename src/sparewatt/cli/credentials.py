@@ -1,15 +1,23 @@
-"""What `sparewatt login` leaves on this machine: a key per network, in a file that only its owner can read."""
+"""The logins of this machine: `sparewatt login` saves one API key per network, in a file that only its owner can read.
+
+Also how the CLI reads and writes its small JSON files.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
+
+import msgspec
 
 from sparewatt.cli.errors import CliError
+from sparewatt.machine.data_dir import write_private
+
+T = TypeVar("T")
+Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 _LOGINS_MAX = 20
 """Networks that one person is logged in to; the oldest is forgotten first."""
@@ -17,13 +25,13 @@ _LOGINS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A key made for this machine, and whose it is."""
+    """An API key that was made for this machine, and its account."""
 
-    base_url: str
-    api_key: str = field(repr=False)
-    key_id: str
-    account_id: str
-    email: str
+    base_url: Text
+    api_key: Text = field(repr=False)
+    key_id: Text
+    account_id: Text
+    email: Text
 
 
 def credentials_file(environ: Mapping[str, str] | None = None) -> Path:
@@ -34,50 +42,50 @@ def credentials_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def read_logins(environ: Mapping[str, str] | None = None) -> list[Login]:
-    """The one used last comes first."""
-    path = credentials_file(environ)
-    try:
-        noted = json.loads(path.read_bytes())
-        return [_login(entry) for entry in noted["logins"]]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise CliError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, TypeError, KeyError):
-        raise CliError(f"{path} is damaged.", next_step="Delete it and log in again.") from None
-
-
-def _login(entry: dict[str, Any]) -> Login:
-    login = Login(**entry)
-    if not all(isinstance(value, str) and value for value in asdict(login).values()):
-        raise TypeError("a login is made of texts")
-    return login
+    """The login that was used last comes first."""
+    saved = read_json_file(credentials_file(environ), dict[str, list[Login]], next_step="Delete it and log in again.")
+    return saved.get("logins", []) if saved else []
 
 
 def save_login(login: Login) -> None:
-    """From now on commands use this one."""
-    _write([login, *(known for known in _known() if known.base_url != login.base_url)][:_LOGINS_MAX])
+    """Commands use this login from now on."""
+    others = [known for known in _readable_logins() if known.base_url != login.base_url]
+    write_json_file(credentials_file(), {"logins": [login, *others][:_LOGINS_MAX]})
 
 
 def forget_login(base_url: str) -> None:
-    _write([login for login in _known() if login.base_url != base_url])
+    logins = [login for login in _readable_logins() if login.base_url != base_url]
+    write_json_file(credentials_file(), {"logins": logins})
 
 
-def _known() -> list[Login]:
-    """A damaged file is written anew: what it held is lost either way."""
+def _readable_logins() -> list[Login]:
+    """None of a damaged file, which is replaced: its logins are lost either way."""
     try:
         return read_logins()
     except CliError:
         return []
 
 
-def _write(logins: list[Login]) -> None:
-    path = credentials_file()
+def read_json_file(path: Path, shape: type[T], *, next_step: str) -> T | None:
+    """None if there is no such file. Raises CliError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=shape)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise damaged_file(path, next_step=next_step) from None
+
+
+def write_json_file(path: Path, value: object) -> None:
+    """Replace the file in one step, with mode 0600. Raises CliError."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_name(f"{path.name}.{os.getpid()}")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"logins": [asdict(login) for login in logins]}, file, indent=2)
-        fresh.replace(path)
+        write_private(path, msgspec.json.format(msgspec.json.encode(value), indent=2))
     except OSError as error:
         raise CliError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def damaged_file(path: Path, *, next_step: str) -> CliError:
+    return CliError(f"{path} is damaged.", next_step=next_step)

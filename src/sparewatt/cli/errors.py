@@ -1,10 +1,10 @@
-"""What the command line can report, and the exit code of each kind of failure.
+"""The errors of the command line, and the exit code of each.
 
 SparewattError (core)
-└── CliError            a command cannot go on; carries its exit code and the next step
+└── CliError            a command cannot go on; has an exit code and the next step
     └── ApiError        the network answered with an error object
 
-Nothing is printed here; `main` does that, in one place.
+Nothing is printed here: `main` prints every error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import IntEnum
 from sparewatt.core.errors import SparewattError
 
 _KEY = re.compile(r"sk-sw-(?![0-9a-f]{1,6}…)[\w-]+")
-"""A key, but not the start of one as the network shows it (`sk-sw-4b31f0…`), which tells whose it is."""
+"""An API key, but not the prefix that the network shows of one (`sk-sw-4b31f0…`)."""
 
 
 class ExitCode(IntEnum):
@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 
 
 class CliError(SparewattError):
-    """A command cannot go on. `next_step` is a sentence that says what to do about it."""
+    """A command cannot go on. `next_step` says what the user can do."""
 
     code = "cli_error"
 
@@ -42,7 +42,7 @@ class CliError(SparewattError):
 
 
 class ApiError(CliError):
-    """The network answered with an error; what it said is kept as it came."""
+    """The network answered with an error object."""
 
     def __init__(
         self,
@@ -81,19 +81,19 @@ def exit_code_of(error: SparewattError) -> ExitCode:
 
 def describe(error: SparewattError) -> dict[str, object]:
     """The error as the object that `--json` prints."""
-    told: dict[str, object] = {
+    described: dict[str, object] = {
         "message": redact(error.message),
         "type": error.kind,
         "param": error.param,
         "code": error.code,
     }
     if isinstance(error, ApiError):
-        told |= {"type": error.api_type, "code": error.api_code, "status": error.http_status}
+        described |= {"type": error.api_type, "code": error.api_code, "status": error.http_status}
     if isinstance(error, CliError) and error.next_step:
-        told["next_step"] = error.next_step
-    return told
+        described["next_step"] = error.next_step
+    return described
 
 
 def redact(text: str) -> str:
-    """Keys never reach a screen or a log by way of an error."""
+    """Remove API keys, so that none is printed or logged with an error."""
     return _KEY.sub("sk-sw-…", text)

@@ -1,21 +1,37 @@
-"""Two kinds of click group, and a command without a name.
+"""Two kinds of click group, a command without a name, and the examples that each command's help ends with.
 
-`LazyGroup` knows its commands by import path and imports one only when it is called, so that `--help` is fast.
-`DefaultGroup` has a command that is meant when none is named: `sparewatt models` is `sparewatt models list`.
-`ImplicitCommand` is such a command that people know only by its group: `sparewatt match MODEL`.
+`LazyGroup` has the import paths of its commands and imports one only when it is called, so that `--help` is fast.
+`DefaultGroup` has a default command: `sparewatt models` is `sparewatt models list`.
+`ImplicitCommand` is a default command whose name does not appear in help and usage: `sparewatt match MODEL`.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _COMPARES = re.compile(r"[<>=]|\s(?:not)?in[\s\[]")
+
+
+def examples(*lines: str) -> Callable[[F], F]:
+    """End a command's help with examples. Goes below `@click.command`, which reads the docstring."""
+
+    def add(function: F) -> F:
+        # \b keeps click from wrapping the paragraph.
+        function.__doc__ = "\n".join(
+            [inspect.getdoc(function) or "", "", "\b", "Example:", *(f"  {line}" for line in lines)]
+        )
+        return function
+
+    return add
 
 
 class LazyCommand(NamedTuple):
@@ -24,7 +40,7 @@ class LazyCommand(NamedTuple):
     path: str
     """`module:attribute`, where the attribute is a `click.Command`."""
     summary: str
-    """One line for the list of commands; said here because reading it from the module would import it."""
+    """One line for the list of commands. It is not read from the command, which would import its module."""
 
     def load(self) -> click.Command:
         module, _, attribute = self.path.partition(":")
@@ -35,7 +51,7 @@ class LazyCommand(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """A group whose commands stand in a table of titled sections."""
+    """A group whose help lists its commands in titled sections."""
 
     def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, LazyCommand]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,10 +97,10 @@ class ImplicitCommand(click.Command):
 
 
 class DefaultGroup(click.Group):
-    """A group with a command for when none is named.
+    """A group with a default command.
 
-    With `takes_word`, an unknown first word is an argument of that command and not a mistyped one; with
-    `takes_condition`, only one that compares something is. Options may come before the name of a command:
+    With `takes_word`, an unknown first word is an argument of the default command and not a mistyped command; with
+    `takes_condition`, only a word with an operator is. Options may come before the name of a command:
     `models --json show ID`.
     """
 
@@ -108,7 +124,7 @@ class DefaultGroup(click.Group):
         return args if at is None or args[at] not in self.commands else [args[at], *args[:at], *args[at + 1 :]]
 
     def _first_word(self, args: list[str]) -> int | None:
-        """Where the first word stands that is neither an option nor the value of one."""
+        """The index of the first word that is neither an option nor the value of one."""
         options = [param for param in self.commands[self.default].params if isinstance(param, click.Option)]
         take_value = {name for option in options if not option.is_flag for name in option.opts}
         is_value = False
@@ -128,7 +144,7 @@ class DefaultGroup(click.Group):
         return self.takes_word or args[0].startswith("-") or (self.takes_condition and bool(_COMPARES.search(args[0])))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The default command's options are this group's options."""
+        """The options of the default command are options of the group, too."""
         default = self.commands[self.default]
         with click.Context(default, info_name=self.default, parent=ctx) as default_ctx:
             default.format_options(default_ctx, formatter)

@@ -1,7 +1,7 @@
-"""The entry point: the table of commands, and the one place where failures become messages and exit codes.
+"""The entry point: the table of commands, and the one place that turns errors into messages and exit codes.
 
-A command raises; it never prints an error or calls `sys.exit`. Modules of commands are imported when they are called,
-and heavy parts (tables, HTTP, JSON types) inside them.
+A command raises its errors and does not print them. The module of a command is imported when the command is called, and
+heavy parts (tables, the gateway, the node) by the functions that use them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -25,11 +25,11 @@ from sparewatt.core.errors import SparewattError
 PROGRAM = "sparewatt"
 
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""A full disk, a quota, a limit, a terminal that is gone: no bug of this program."""
+"""A full disk, a quota, a limit, a lost terminal: none is a bug of this program."""
 
 SECTIONS = {
     "Use a network": {
-        "chat": LazyCommand("sparewatt.cli.chat.chat:chat", "Talk to a model, or ask it one thing."),
+        "chat": LazyCommand("sparewatt.cli.chat:chat", "Talk to a model, or ask it one thing."),
         "models": LazyCommand("sparewatt.cli.models:models", "List what is served, with prices."),
         "match": LazyCommand("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": LazyCommand("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
@@ -39,9 +39,9 @@ SECTIONS = {
         "signup": LazyCommand("sparewatt.cli.accounts.login:signup", "Make an account and log in."),
         "login": LazyCommand("sparewatt.cli.accounts.login:login", "Log in on this machine."),
         "logout": LazyCommand("sparewatt.cli.accounts.login:logout", "Log out and revoke this machine's key."),
-        "whoami": LazyCommand("sparewatt.cli.accounts.whoami:whoami", "Show who you are here, and what you may do."),
+        "whoami": LazyCommand("sparewatt.cli.accounts.login:whoami", "Show who you are here, and what you may do."),
         "keys": LazyCommand("sparewatt.cli.accounts.keys:keys", "Create, list, limit and revoke API keys."),
-        "password": LazyCommand("sparewatt.cli.accounts.password:password", "Change or reset your password."),
+        "password": LazyCommand("sparewatt.cli.accounts.login:password", "Change or reset your password."),
         "credits": LazyCommand("sparewatt.cli.money.credits:credits_", "Show what you have to spend, and get more."),
         "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
@@ -49,13 +49,11 @@ SECTIONS = {
     "Run a network": {
         "up": LazyCommand("sparewatt.cli.up:up", "Start a whole network on this machine."),
         "node": LazyCommand("sparewatt.cli.node.node:node", "Lend this machine's GPU to a network."),
-        "gateway": LazyCommand("sparewatt.cli.gateway.gateway:gateway", "Run the endpoint that clients call."),
+        "gateway": LazyCommand("sparewatt.cli.gateway:gateway", "Run the endpoint that clients call."),
         "backup": LazyCommand("sparewatt.cli.backup:backup", "Write all of a network into one file, while it runs."),
         "restore": LazyCommand("sparewatt.cli.backup:restore", "Make a network from its backup."),
-        "accounts": LazyCommand("sparewatt.cli.accounts.accounts:accounts", "See and manage everybody's accounts."),
-        "treasury": LazyCommand(
-            "sparewatt.cli.money.treasury:treasury", "Show or fund what serving free credits pays."
-        ),
+        "accounts": LazyCommand("sparewatt.cli.accounts.accounts:accounts", "See and manage all accounts."),
+        "treasury": LazyCommand("sparewatt.cli.money.credits:treasury", "Show or fund what serving free credits pays."),
         "ledger": LazyCommand("sparewatt.cli.money.ledger:ledger", "Check the books."),
         "chain": LazyCommand("sparewatt.cli.chain:chain", "Show and serve the network's chain."),
     },
@@ -105,18 +103,19 @@ class RootGroup(LazyGroup):
 
 
 def asks_for_json(words: Sequence[str]) -> bool:
-    """Whether `--json` stands among the options; needed even when the rest cannot be parsed."""
+    """Whether `--json` is among the options. click cannot tell if the command line has an error."""
     options = words[: words.index("--")] if "--" in words else words
     return "--json" in options
 
 
-def _report(told: dict[str, object], *, as_json: bool, more: str = "") -> None:
+def _report(error: Mapping[str, object], *, as_json: bool, usage: str = "") -> None:
     if as_json:
-        click.echo(json.dumps({"error": told}, indent=2, ensure_ascii=False), err=True)
+        click.echo(json.dumps({"error": error}, indent=2, ensure_ascii=False), err=True)
         return
-    label = click.style("error:", fg="red", bold=True) if _colour_on_stderr() else "error:"
-    click.echo(f"{label} {told['message']}", err=True)
-    for line in (told.get("next_step"), more):
+    has_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    label = click.style("error:", fg="red", bold=True) if has_colour else "error:"
+    click.echo(f"{label} {error['message']}", err=True)
+    for line in (error.get("next_step"), usage):
         if line:
             click.echo(line, err=True)
 
@@ -126,46 +125,38 @@ def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
         error.show()
         return error.exit_code
     ctx = error.ctx if isinstance(error, click.UsageError) else None
-    more = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help'." if ctx else ""
-    told: dict[str, object] = {
-        "message": redact(error.format_message()),
-        "type": "usage_error",
-        "param": None,
-        "code": "usage",
-    }
-    _report(told, as_json=as_json, more=more)
+    usage = f"{ctx.get_usage()}\nTry '{ctx.command_path} --help'." if ctx else ""
+    message = redact(error.format_message())
+    described = {"message": message, "type": "usage_error", "param": None, "code": "usage"}
+    _report(described, as_json=as_json, usage=usage)
     return error.exit_code
 
 
 def _report_missing(error: ModuleNotFoundError, *, words: Sequence[str], as_json: bool) -> int:
-    """A part of the program that was not installed. A missing module of our own is a bug, and shown as one."""
+    """An optional dependency is not installed. A missing module of this program itself is a bug, and raised."""
     if (error.name or PROGRAM).split(".")[0] == PROGRAM:
         raise error
     extra = words[0] if words[0] in SECTIONS["Run a network"] else "up"
-    told: dict[str, object] = {
+    described = {
         "message": f"'{PROGRAM} {words[0]}' needs the package {error.name!r}, which is not installed.",
         "type": "installation_error",
         "param": None,
         "code": "missing_package",
         "next_step": f"Install it with: pip install '{PROGRAM}[{extra}]'",
     }
-    _report(told, as_json=as_json)
+    _report(described, as_json=as_json)
     return ExitCode.FAILURE
 
 
-def _colour_on_stderr() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-
-
 def _replace_unencodable() -> None:
-    """An ASCII terminal shows `?` for a symbol instead of ending the command."""
+    """An ASCII terminal shows `?` for a symbol, instead of an exception."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def _flush_stdout(code: int, *, as_json: bool) -> int:
-    """Write out what is left. A reader that went away (`| head`) is no news to anybody, a full disk is."""
+    """Flush what is buffered. A closed pipe (`| head`) is not reported, a full disk is."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -177,20 +168,16 @@ def _flush_stdout(code: int, *, as_json: bool) -> int:
 
 
 def _silence_stdout() -> None:
-    """What it did not take is given up, or the interpreter would try again at its end."""
+    """Redirect stdout to nowhere, since the interpreter flushes it again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report_unwritable(error: OSError, *, as_json: bool) -> int:
     _silence_stdout()
-    told: dict[str, object] = {
-        "message": f"The output cannot be written: {error.strerror or type(error).__name__}.",
-        "type": "output_error",
-        "param": None,
-        "code": "output_error",
-    }
-    with contextlib.suppress(OSError):  # stderr may lead to the same place
-        _report(told, as_json=as_json)
+    message = f"The output cannot be written: {error.strerror or type(error).__name__}."
+    described = {"message": message, "type": "output_error", "param": None, "code": "output_error"}
+    with contextlib.suppress(OSError):  # stderr may be on the same disk
+        _report(described, as_json=as_json)
     return ExitCode.FAILURE
 
 

@@ -1,7 +1,7 @@
-"""`sparewatt match`: which node would take a job and why, and `match explain`: what became of a past one.
+"""`sparewatt match`: which node would get a job and why (a dry run); `match explain`: the same of a past match.
 
-Both print the same explanation: the filter funnel, the ranked candidates part by part, the attempts on a time line, or
-why nobody could.
+Both print one explanation: the funnel of filters, the ranked candidates with the parts of their cost, the attempts on a
+time line, or why no node could have the job.
 """
 
 from __future__ import annotations
@@ -10,19 +10,30 @@ import time
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of
-from sparewatt.cli.context import RANKINGS, json_option, network_options
+from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import ExitCode
-from sparewatt.cli.groups import DefaultGroup, ImplicitCommand
-from sparewatt.policy.parser import HEADER
+from sparewatt.cli.groups import DefaultGroup, ImplicitCommand, examples
+from sparewatt.cli.output import Column, Fact, left, prose, right
+from sparewatt.cli.routing import JobRouting, routing_options
+from sparewatt.protocol.api.matches import (
+    DryRunExplanation,
+    FunnelStep,
+    MatchAttempt,
+    MatchExplanation,
+    NodeRejection,
+    RankedNode,
+)
+
+Explanation = MatchExplanation | DryRunExplanation
 
 _BAR_CHARS = 24
 _REJECTED_SHOWN = 20
+_RANKING_DEFAULT = "balanced"
 _PART_HEADERS = {"price": "PRICED"}
-"""Where a part's name alone would mislead: the money itself stands in a column of its own."""
+"""For a part whose name would mislead: the price itself has another column."""
 
 _PART_NOTES = {
     "price": "priced is the price, counted as time",
@@ -30,94 +41,10 @@ _PART_NOTES = {
 }
 
 
-class Job(msgspec.Struct):
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    vram_needed_bytes: int | None = None
-
-
-class FilterStep(msgspec.Struct):
-    filter: str
-    dropped: int
-    left: int
-
-
-class Rejected(msgspec.Struct):
-    node: str
-    name: str | None = None
-    reason: str = ""
-    detail: str | None = None
-
-
-class Candidate(msgspec.Struct):
-    """A node that passed the filters. `parts` are seconds where there is a `cost_s`, else plain numbers."""
-
-    node: str
-    name: str | None = None
-    region: str | None = None
-    cost_s: float | None = None
-    score: float | None = None
-    parts: dict[str, float] = {}
-    price_usd: str | None = None
-
-
-class Seam(msgspec.Struct):
-    """How much of an answer other nodes had written."""
-
-    tokens: int
-    chars: int
-
-
-class Attempt(msgspec.Struct):
-    node: str
-    name: str | None = None
-    outcome: str = "running"
-    reason: str | None = None
-    started_ms: float = 0.0
-    first_token_ms: float | None = None
-    ended_ms: float | None = None
-    tokens: int = 0
-    chars: int = 0
-    continued_from: Seam | None = None
-
-
-class Move(msgspec.Struct):
-    """A later choice, when the node before had failed."""
-
-    chosen: str
-    after_tokens: int = 0
-    candidates: list[Candidate] = []
-
-
-class Explanation(msgspec.Struct):
-    model: str
-    policy: str
-    match_id: str | None = None
-    dry_run: bool = False
-    created_at: float | None = None
-    job: Job | None = None
-    candidates_total: int = 0
-    funnel: list[FilterStep] = []
-    rejected: list[Rejected] = []
-    ranked: list[Candidate] = []
-    chosen: str | None = None
-    outcome: str = "none"
-    streamed: bool = True
-    attempts: list[Attempt] = []
-    moves: list[Move] = []
-    nearest_relaxations: list[str] = []
-    why_nobody: str | None = None
-
-
 @click.group(cls=DefaultGroup, default="preview", takes_word=True, subcommand_metavar="MODEL | explain ID")
+@examples("sparewatt match smollm2-135m --prompt-tokens 2000", "sparewatt match explain match_5k0wq2")
 def match() -> None:
-    """Show which node would take a job for MODEL, and why. Nothing runs.
-
-    \b
-    Example:
-      sparewatt match smollm2-135m --prompt-tokens 2000
-      sparewatt match explain match_5k0wq2
-    """
+    """Show which node would take a job for MODEL, and why. Nothing runs."""
 
 
 @match.command("preview", cls=ImplicitCommand, hidden=True)
@@ -130,237 +57,186 @@ def match() -> None:
     show_default=True,
     help="The most tokens wanted back; the estimate is the smaller of this and what the model typically writes.",
 )
-@click.option("--policy", type=click.Choice(RANKINGS), default="balanced", show_default=True, help="How to rank.")
-@click.option("--route", metavar="QUERY", help="Who may serve it, e.g. 'region=EU max_price<=0.3 sort=price'.")
-@json_option
+@routing_options
 @network_options
+@examples(
+    "sparewatt match smollm2-135m --prompt-tokens 2000 --max-tokens 500",
+    "sparewatt match smollm2-135m --route 'region=EU gpu_class>=a100'",
+    "sparewatt match smollm2-135m --policy policy.yaml --ranking fast",
+)
 def preview(
-    client: ApiClient, *, model: str, prompt_tokens: int, max_tokens: int, policy: str, route: str | None, as_json: bool
+    client: ApiClient, *, model: str, prompt_tokens: int, max_tokens: int, routing: JobRouting, as_json: bool
 ) -> None:
-    """Show which node would take a job for MODEL, and why. Nothing runs.
-
-    \b
-    Example:
-      sparewatt match smollm2-135m --prompt-tokens 2000 --max-tokens 500
-      sparewatt match smollm2-135m --route 'region=EU gpu_class>=a100'
-    """
-    job = {"model": model, "prompt_tokens": prompt_tokens, "max_tokens": max_tokens, "policy": policy}
-    reply = client.post("/match", job, headers=_route_header(route))
-    explanation = reply.parse(Explanation)
-    if as_json:
-        output.print_json(reply.json())
-    else:
-        _print_explanation(explanation)
-    if explanation.chosen is None:
+    """Show which node would take a job for MODEL, and why. Nothing runs."""
+    job = {"model": model, "prompt_tokens": prompt_tokens, "max_tokens": max_tokens}
+    job |= {"policy": routing.ranking or _RANKING_DEFAULT, **routing.body}
+    reply = client.post("/match", job, headers=routing.headers)
+    reply.show(DryRunExplanation, _print_explanation, as_json=as_json)
+    if reply.parse(DryRunExplanation).chosen is None:
         raise click.exceptions.Exit(ExitCode.NO_MATCH)
-
-
-def _route_header(route: str | None) -> dict[str, str]:
-    """A header holds printable ASCII; so does every word of the vocabulary."""
-    if not route:
-        return {}
-    if not (route.isascii() and route.isprintable()):
-        raise click.UsageError("--route holds a character that no name or number has. Write plain ASCII in one line.")
-    return {HEADER: route}
 
 
 @match.command("explain")
 @click.argument("match_id", metavar="ID")
-@json_option
 @network_options
+@examples("sparewatt match explain match_5k0wq2")
 def explain(client: ApiClient, *, match_id: str, as_json: bool) -> None:
-    """Explain a past match: who was ranked how, who was tried, what came of it.
-
-    \b
-    Example:
-      sparewatt match explain match_5k0wq2
-    """
-    reply = client.get(path_of("matches", match_id))
-    if as_json:
-        output.print_json(reply.json())
-    else:
-        _print_explanation(reply.parse(Explanation))
+    """Explain a past match: which nodes were ranked how, which were tried, and with which outcome."""
+    client.get(path_of("matches", match_id)).show(MatchExplanation, _print_explanation, as_json=as_json)
 
 
-def _print_explanation(told: Explanation) -> None:
-    output.print_facts(_facts(told))
-    if told.funnel:
-        _print_funnel(told)
-    if told.rejected:
-        _print_rejected(told.rejected)
-    if told.ranked:
-        _print_ranked(told.ranked, chosen=told.attempts[0].node if told.moves and told.attempts else told.chosen)
-    for move in told.moves:
-        _print_move(move)
-    if told.attempts:
-        _print_attempts(told.attempts, is_streamed=told.streamed)
-    _print_verdict(told)
+def _print_explanation(explanation: Explanation) -> None:
+    output.print_facts(_facts(explanation))
+    if explanation.funnel:
+        _print_funnel(explanation)
+    if explanation.rejected:
+        _print_rejected(explanation.rejected)
+    if explanation.ranked:
+        # `chosen` is the node of the last attempt; if there were several, the first went to the best candidate.
+        has_moved = explanation.moves and explanation.attempts
+        best = explanation.attempts[0].node if has_moved else explanation.chosen
+        _print_ranked(explanation.ranked, chosen=best)
+    for move in explanation.moves:
+        if move.candidates:
+            after = f"after {move.after_tokens} tokens" if move.after_tokens else "before the first token"
+            _print_ranked(move.candidates, chosen=move.chosen, who=f"Candidates to go on {after}")
+    if explanation.attempts and isinstance(explanation, MatchExplanation):
+        _print_attempts(explanation.attempts, is_streamed=explanation.streamed)
+    _print_verdict(explanation)
 
 
-def _facts(told: Explanation) -> list[tuple[str, output.Cell | str]]:
-    job = told.job or Job()
-    tokens_in, tokens_out = output.format_count(job.prompt_tokens), output.format_count(job.output_tokens)
-    facts: list[tuple[str, output.Cell | str]] = [
-        ("Model", told.model),
-        ("Policy", told.policy),
-        ("Job", f"{tokens_in} tokens in, {tokens_out} out, needs {output.format_bytes(job.vram_needed_bytes)}"),
+def _facts(explanation: Explanation) -> list[Fact]:
+    job = explanation.job
+    tokens = f"{output.format_count(job.prompt_tokens)} tokens in, {output.format_count(job.output_tokens)} out"
+    facts: list[Fact] = [
+        ("Model", explanation.model),
+        ("Policy", explanation.policy),
+        ("Job", f"{tokens}, needs {output.format_bytes(job.vram_needed_bytes)}"),
     ]
-    if told.match_id:
-        facts.insert(0, ("Match", told.match_id))
-    if not told.dry_run:
-        facts += [("Outcome", told.outcome), ("When", output.ago(told.created_at, now_s=time.time()))]
-    return facts
+    if explanation.match_id is None:
+        return facts
+    when = output.ago(explanation.created_at, now_s=time.time())
+    return [("Match", explanation.match_id), *facts, ("Outcome", explanation.outcome), ("When", when)]
 
 
-def _print_funnel(told: Explanation) -> None:
+def _print_funnel(explanation: Explanation) -> None:
     output.print_title("Filters")
-    rows: list[output.Row] = [["all nodes", "", str(told.candidates_total), _bar(told.candidates_total, told)]]
-    rows += [[step.filter, str(step.dropped), str(step.left), _bar(step.left, told)] for step in told.funnel]
-    columns = [*output.left("FILTER"), *output.right("DROPPED", "LEFT"), *output.left("")]
-    output.print_table(columns, rows, may_drop=("",))
-
-
-def _bar(n: int, told: Explanation) -> str:
-    """At least one mark for at least one node."""
-    if n <= 0:
-        return ""
-    return "█" * max(1, round(_BAR_CHARS * n / max(told.candidates_total, n)))
-
-
-def _print_rejected(rejected: Sequence[Rejected]) -> None:
-    output.print_title("Not considered")
-    rows = [
-        [output.node_label(node.node, node.name), node.reason.replace("_", " "), node.detail or ""]
-        for node in rejected[:_REJECTED_SHOWN]
+    total = explanation.candidates_total
+    columns: list[Column[FunnelStep]] = [
+        left("FILTER", lambda step: step.filter),
+        right("DROPPED", lambda step: str(step.dropped) if step is not start else ""),
+        right("LEFT", lambda step: str(step.left)),
+        left("", lambda step: _bar(step.left, total=max(total, step.left))),
     ]
-    output.print_table([*output.left("NODE", "REASON"), *output.prose("DETAIL")], rows, may_drop=("DETAIL",))
+    start = FunnelStep(filter="all nodes", dropped=0, left=total)
+    output.print_table(columns, [start, *explanation.funnel], may_drop=("",))
+
+
+def _bar(n: int, *, total: int) -> str:
+    """At least one mark for at least one node."""
+    return "█" * max(1, round(_BAR_CHARS * n / total)) if n > 0 else ""
+
+
+def _print_rejected(rejected: Sequence[NodeRejection]) -> None:
+    output.print_title("Not considered")
+    columns: list[Column[NodeRejection]] = [
+        left("NODE", lambda node: output.node_label(node.node, node.name)),
+        left("REASON", lambda node: node.reason.replace("_", " ")),
+        prose("DETAIL", lambda node: node.detail),
+    ]
+    output.print_table(columns, rejected[:_REJECTED_SHOWN], may_drop=("DETAIL",))
     if len(rejected) > _REJECTED_SHOWN:
         print(f"and {len(rejected) - _REJECTED_SHOWN} more; --json prints all")
 
 
-def _print_move(move: Move) -> None:
-    if move.candidates:
-        after = f"after {move.after_tokens} tokens" if move.after_tokens else "before the first token"
-        _print_ranked(move.candidates, chosen=move.chosen, who=f"Candidates to go on {after}")
-
-
-def _print_ranked(ranked: Sequence[Candidate], *, chosen: str | None, who: str = "Candidates") -> None:
+def _print_ranked(ranked: Sequence[RankedNode], *, chosen: str | None, who: str = "Candidates") -> None:
     in_ms = ranked[0].cost_s is not None
-    shown, idle = _part_names(ranked)
     output.print_title(f"{who}, expected cost in ms, least first" if in_ms else f"{who}, score, best first")
-    headers = [_PART_HEADERS.get(name, name.replace("_", " ").upper()) for name in shown]
-    columns = [*output.left("", "NODE", "REGION"), *output.right("COST" if in_ms else "SCORE", *headers, "USD")]
-    rows = [_candidate_row(node, shown=shown, chosen=chosen) for node in ranked]
-    output.print_table(columns, rows, may_drop=["REGION", "USD", *reversed(headers)])
-    output.print_lines(_part_notes(shown, idle))
-
-
-def _part_notes(shown: Sequence[str], idle: Sequence[str]) -> list[str]:
-    """What the headers alone do not say."""
-    zeros = [f"Zero for all: {', '.join(idle)}"] if idle else []
-    return zeros + [note for name, note in _PART_NOTES.items() if name in shown]
-
-
-def _part_names(ranked: Sequence[Candidate]) -> tuple[list[str], list[str]]:
-    """The parts that differ from zero for somebody, and those that do not; both in the order they came."""
     names = list(dict.fromkeys(name for node in ranked for name in node.parts))
     shown = [name for name in names if any(node.parts.get(name) for node in ranked)]
-    return shown, [name for name in names if name not in shown]
-
-
-def _candidate_row(node: Candidate, *, shown: Sequence[str], chosen: str | None) -> output.Row:
-    is_chosen = node.node == chosen
-    texts = [
-        "→" if is_chosen else "",
-        output.node_label(node.node, node.name),
-        node.region or output.UNKNOWN,
-        _number(node, node.score if node.cost_s is None else node.cost_s),
-        *(_number(node, node.parts.get(name)) for name in shown),
-        output.format_usd(node.price_usd),
+    parts = [_part_column(name) for name in shown]
+    columns: list[Column[RankedNode]] = [
+        left("", lambda node: "→" if node.node == chosen else ""),
+        left("NODE", lambda node: output.node_label(node.node, node.name)),
+        left("REGION", lambda node: node.region or output.UNKNOWN),
+        right("COST" if in_ms else "SCORE", lambda node: _number(node, node.cost_s if in_ms else node.score)),
+        *parts,
+        right("USD", lambda node: output.format_usd(node.price_usd)),
     ]
-    return [output.Cell(text, output.CHOSEN_STYLE if is_chosen else "") for text in texts]
+    may_drop = ["REGION", "USD", *(part.header for part in reversed(parts))]
+    output.print_table(columns, ranked, may_drop=may_drop, is_marked=lambda node: node.node == chosen)
+    if zeros := [name for name in names if name not in shown]:
+        output.print_lines([f"Zero for all: {', '.join(zeros)}"])
+    output.print_lines(note for name, note in _PART_NOTES.items() if name in shown)
 
 
-def _number(node: Candidate, value: float | None) -> str:
+def _part_column(name: str) -> Column[RankedNode]:
+    header = _PART_HEADERS.get(name, name.replace("_", " ").upper())
+    return right(header, lambda node: _number(node, node.parts.get(name)))
+
+
+def _number(node: RankedNode, value: float | None) -> str:
     """Seconds of a cost as milliseconds; the numbers of a score as they are."""
     if value is None:
         return output.UNKNOWN
     return f"{value:.3f}" if node.cost_s is None else output.plain_ms(value * 1000)
 
 
-def _print_attempts(attempts: Sequence[Attempt], *, is_streamed: bool) -> None:
+def _print_attempts(attempts: Sequence[MatchAttempt], *, is_streamed: bool) -> None:
     bars = "░ waiting, █ answering" if is_streamed else "░ waiting and answering"
     output.print_title(f"Attempts, in ms since the request came ({bars})")
-    end_ms = max((_last_ms(attempt) for attempt in attempts), default=0.0)
-    columns = [
-        *output.left("NODE", "OUTCOME"),
-        *output.right("START", "FIRST", "END", "TOKENS"),
-        *output.left("TIME LINE"),
-        *output.prose("REASON"),
+    end_ms = max(_last_ms(attempt) for attempt in attempts)
+    columns: list[Column[MatchAttempt]] = [
+        left("NODE", lambda attempt: output.node_label(attempt.node, attempt.name)),
+        left("OUTCOME", lambda attempt: attempt.outcome.replace("_", " ")),
+        right("START", lambda attempt: output.plain_ms(attempt.started_ms)),
+        right("FIRST", lambda attempt: output.plain_ms(attempt.first_token_ms)),
+        right("END", lambda attempt: output.plain_ms(attempt.ended_ms)),
+        right("TOKENS", lambda attempt: str(attempt.tokens)),
+        left("TIME LINE", lambda attempt: time_line(attempt, end_ms=end_ms)),
+        prose("REASON", lambda attempt: attempt.reason or ""),
     ]
-    may_drop = ("TIME LINE", "TOKENS", "START", "END", "FIRST", "REASON")
-    output.print_table(columns, [_attempt_row(attempt, end_ms=end_ms) for attempt in attempts], may_drop=may_drop)
-    output.print_lines(seams(attempts))
+    output.print_table(columns, attempts, may_drop=("TIME LINE", "TOKENS", "START", "END", "FIRST", "REASON"))
+    for attempt in attempts:
+        if (seam := attempt.continued_from) is not None:
+            node = output.node_label(attempt.node, attempt.name)
+            output.print_lines([f"{node} went on after {seam.tokens} tokens ({seam.chars} characters)"])
     if not is_streamed and attempts[-1].outcome == "done":
-        output.print_lines(["The answer came in one piece: nobody saw its first token."])
+        output.print_lines(["The answer came in one piece: it has no time of a first token."])
 
 
-def seams(attempts: Sequence[Attempt]) -> list[str]:
-    """Where one node went on with what another had begun."""
-    return [
-        f"{output.node_label(attempt.node, attempt.name)} went on after {at.tokens} tokens ({at.chars} characters)"
-        for attempt in attempts
-        if (at := attempt.continued_from) is not None
-    ]
-
-
-def _attempt_row(attempt: Attempt, *, end_ms: float) -> list[str]:
-    return [
-        output.node_label(attempt.node, attempt.name),
-        attempt.outcome.replace("_", " "),
-        output.plain_ms(attempt.started_ms),
-        output.plain_ms(attempt.first_token_ms),
-        output.plain_ms(attempt.ended_ms),
-        str(attempt.tokens),
-        time_line(attempt, end_ms=end_ms),
-        attempt.reason or "",
-    ]
-
-
-def _last_ms(attempt: Attempt) -> float:
+def _last_ms(attempt: MatchAttempt) -> float:
     return max(attempt.started_ms, attempt.first_token_ms or 0.0, attempt.ended_ms or 0.0)
 
 
-def time_line(attempt: Attempt, *, end_ms: float) -> str:
-    """One attempt as a bar: blank before it starts, light while it waits, solid while tokens come."""
+def time_line(attempt: MatchAttempt, *, end_ms: float) -> str:
+    """One attempt as a bar: blank before it starts, light until the first token, solid while tokens come."""
     scale = _BAR_CHARS / end_ms if end_ms > 0 else 0.0
-    last_ms = _last_ms(attempt)
     start = min(round(attempt.started_ms * scale), _BAR_CHARS - 1)
-    end = max(round(last_ms * scale), start + 1)
+    end = max(round(_last_ms(attempt) * scale), start + 1)
     first = end if attempt.first_token_ms is None else round(attempt.first_token_ms * scale)
     waiting = max(0, min(first, end) - start)
     return (" " * start + "░" * waiting + "█" * (end - start - waiting)).ljust(_BAR_CHARS)
 
 
-def _print_verdict(told: Explanation) -> None:
+def _print_verdict(explanation: Explanation) -> None:
     print()
-    output.print_lines([_verdict(told)])
-    if told.chosen is None and told.nearest_relaxations:
+    output.print_lines([_verdict(explanation)])
+    if explanation.chosen is None and explanation.nearest_relaxations:
         print("What would help most:")
-        output.print_lines(f"  - {relaxation}" for relaxation in told.nearest_relaxations)
+        output.print_lines(f"  - {relaxation}" for relaxation in explanation.nearest_relaxations)
 
 
-def _verdict(told: Explanation) -> str:
-    """One sentence on where the job goes, or went, or why nowhere."""
-    if told.chosen is None:
-        return told.why_nobody or ("No node can take this job." if told.dry_run else "No node took this job.")
-    if told.outcome == "failed":
-        broke_off = any(attempt.tokens for attempt in told.attempts)
-        return "Nobody answered to the end." if broke_off else "Nobody answered."
-    return f"{'Would go' if told.dry_run else 'Went'} to {_name_of(told, told.chosen)}."
-
-
-def _name_of(told: Explanation, node: str) -> str:
-    known: list[Candidate | Attempt] = [*told.ranked, *told.attempts]
-    names = [one.name for one in known if one.node == node]
-    return f"{names[0]} ({node})" if names and names[0] else node
+def _verdict(explanation: Explanation) -> str:
+    """One sentence: where the job goes, or went, or why nowhere."""
+    is_dry_run = isinstance(explanation, DryRunExplanation)
+    if isinstance(explanation, DryRunExplanation) and explanation.why_nobody:
+        return explanation.why_nobody
+    if explanation.chosen is None:
+        return f"No node {'can take' if is_dry_run else 'took'} this job."
+    if explanation.outcome == "failed":
+        return f"No node answered{' to the end' if any(attempt.tokens for attempt in explanation.attempts) else ''}."
+    nodes: list[RankedNode | MatchAttempt] = [*explanation.ranked, *explanation.attempts]
+    name = next((each.name for each in nodes if each.node == explanation.chosen), None)
+    node = f"{name} ({explanation.chosen})" if name else explanation.chosen
+    return f"{'Would go' if is_dry_run else 'Went'} to {node}."

@@ -1,8 +1,7 @@
-"""How results look: rich tables on a terminal, plain aligned text in a pipe, and how numbers are written.
+"""Output of commands: rich tables on a terminal, plain aligned text in a pipe, and the format of numbers.
 
-A terminal that is too narrow for a table gets fewer columns, never shortened ones; a pipe always gets them all.
-
-Names and texts come from other people's machines, so control characters are taken out before they reach a terminal.
+A terminal that is too narrow for a table gets fewer columns, never truncated ones; a pipe always gets all of them.
+Names and texts come from other machines, so control characters are removed before anything is printed.
 """
 
 from __future__ import annotations
@@ -12,19 +11,22 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+T = TypeVar("T")
+
 UNKNOWN = "-"
 
-_GAP = 2
+GAP = "  "
+"""Between two columns."""
 _PROSE_CHARS_MIN = 16
-"""Below this, wrapped words are harder to read than a column that was left out."""
+"""Below this width, wrapped words are harder to read than a table without the column."""
 
 _STATES = {
     "online": ("●", "#2DD4BF"),
@@ -46,28 +48,32 @@ class Cell:
     style: str = ""
 
 
+Fact = tuple[str, Cell | str]
+
+
 @dataclass(frozen=True, slots=True)
-class Column:
-    """Only prose wraps. Ids, names and numbers stay whole, so that they can be copied."""
+class Column(Generic[T]):
+    """The header of a column, and how its cells are made from the items of a table.
+
+    Only prose wraps. Ids, names and numbers stay on one line, so that they can be copied.
+    """
 
     header: str
+    cell: Callable[[T], Cell | str]
     right: bool = False
     prose: bool = False
 
 
-Row = Sequence[Cell | str]
+def left(header: str, cell: Callable[[T], Cell | str]) -> Column[T]:
+    return Column(header, cell)
 
 
-def left(*headers: str) -> list[Column]:
-    return [Column(header) for header in headers]
+def right(header: str, cell: Callable[[T], Cell | str]) -> Column[T]:
+    return Column(header, cell, right=True)
 
 
-def right(*headers: str) -> list[Column]:
-    return [Column(header, right=True) for header in headers]
-
-
-def prose(*headers: str) -> list[Column]:
-    return [Column(header, prose=True) for header in headers]
+def prose(header: str, cell: Callable[[T], Cell | str]) -> Column[T]:
+    return Column(header, cell, prose=True)
 
 
 def on_terminal() -> bool:
@@ -75,7 +81,7 @@ def on_terminal() -> bool:
 
 
 def no_colour() -> bool:
-    """As https://no-color.org has it: any text but the empty one."""
+    """Whether NO_COLOR is set and not empty (https://no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 
@@ -94,32 +100,44 @@ def print_title(text: str) -> None:
     _print_styled(clean(text), style="bold")
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Row], *, may_drop: Sequence[str] = ()) -> None:
+def print_table(
+    columns: Sequence[Column[T]],
+    items: Sequence[T],
+    *,
+    may_drop: Sequence[str] = (),
+    is_marked: Callable[[T], bool] = lambda _: False,
+) -> None:
     """`may_drop` names the columns that a narrow terminal leaves out, the least important first."""
-    cells = [[_cell(value) for value in row] for row in rows]
+    rows = [table_row(columns, item, style=CHOSEN_STYLE if is_marked(item) else "") for item in items]
     if on_terminal():
-        _print_fitting(columns, cells, may_drop=may_drop)
-    else:
-        _print_plain(columns, cells)
+        _print_fitting(columns, rows, may_drop=may_drop)
+        return
+    for line in align(columns, rows):
+        print(GAP.join(cell.text for cell in line).rstrip())
 
 
-def print_facts(facts: Sequence[tuple[str, Cell | str]]) -> None:
+def print_facts(facts: Sequence[Fact]) -> None:
     """Names and values, one pair per line."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
-        cell = _cell(value)
+        cell = _clean_cell(value)
         _print_styled(f"{name.ljust(width)}  {cell.text}", style=cell.style)
 
 
 def note(text: str) -> None:
-    """A line beside the result: on stderr, so that it never mixes with what a pipe reads."""
+    """Print a remark to stderr, so that it does not mix with the result on stdout."""
     dim = sys.stderr.isatty() and not no_colour()
     text = clean(text)
     print(f"\x1b[2m{text}\x1b[0m" if dim else text, file=sys.stderr)
 
 
-def _cell(value: Cell | str) -> Cell:
-    return Cell(clean(value), "") if isinstance(value, str) else Cell(clean(value.text), value.style)
+def table_row(columns: Sequence[Column[T]], item: T, *, style: str = "") -> list[Cell]:
+    """The cells of one item. `style` is that of cells without a style of their own."""
+    return [_clean_cell(column.cell(item), style=style) for column in columns]
+
+
+def _clean_cell(value: Cell | str, *, style: str = "") -> Cell:
+    return Cell(clean(value), style) if isinstance(value, str) else Cell(clean(value.text), value.style)
 
 
 def _print_styled(text: str, *, style: str) -> None:
@@ -140,44 +158,46 @@ def _terminal_chars() -> int:
     return shutil.get_terminal_size().columns
 
 
-def _print_fitting(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, may_drop: Sequence[str]) -> None:
+def _print_fitting(columns: Sequence[Column[T]], rows: Sequence[Sequence[Cell]], *, may_drop: Sequence[str]) -> None:
     room = _terminal_chars()
-    widths = [_least_chars(column, [row[i].text for row in rows]) for i, column in enumerate(columns)]
-    least = {column.header: width for column, width in zip(columns, widths, strict=True)}
-    dropped = columns_to_drop(least, may_drop=may_drop, room=room)
-    kept = [i for i, column in enumerate(columns) if column.header not in dropped]
-    needed = sum(widths[i] + _GAP for i in kept) - _GAP
+    widths = least_chars(columns, rows)
+    kept = fitting_columns(columns, widths, may_drop=may_drop, room=room)
+    needed = sum(widths[i] + len(GAP) for i in kept) - len(GAP)
     _print_rich([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], width=max(room, needed))
-    if named := ", ".join(header for header in dropped if header):
-        note(f"{room} columns: left out {named}; --json shows all")
+    shown = {columns[i].header for i in kept}
+    if dropped := ", ".join(header for header in may_drop if header and header not in shown):
+        note(f"{room} columns: left out {dropped}; --json shows all")
 
 
-def _least_chars(column: Column, texts: Sequence[str]) -> int:
-    """The width below which a column would lose something."""
+def least_chars(columns: Sequence[Column[T]], rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """The least width of each column at which no text is cut."""
     from rich.cells import cell_len
 
-    widest = max((cell_len(text) for text in texts), default=0)
-    return max(cell_len(column.header), min(widest, _PROSE_CHARS_MIN) if column.prose else widest)
+    widths = []
+    for i, column in enumerate(columns):
+        widest = max((cell_len(row[i].text) for row in rows), default=0)
+        widths.append(max(cell_len(column.header), min(widest, _PROSE_CHARS_MIN) if column.prose else widest))
+    return widths
 
 
-def columns_to_drop(least_chars: Mapping[str, int], *, may_drop: Sequence[str], room: int) -> list[str]:
-    """The headers to leave out, in the order of `may_drop`, until the others fit; all of them if they never do."""
-    needed = sum(chars + _GAP for chars in least_chars.values()) - _GAP
-    dropped: list[str] = []
+def fitting_columns(
+    columns: Sequence[Column[T]], widths: Sequence[int], *, may_drop: Sequence[str], room: int
+) -> list[int]:
+    """The indices of the columns that are left after dropping, in the order of `may_drop`, until they fit."""
+    kept = {column.header: i for i, column in enumerate(columns)}
     for header in may_drop:
-        if needed <= room:
+        if sum(widths[i] + len(GAP) for i in kept.values()) - len(GAP) <= room:
             break
-        needed -= least_chars[header] + _GAP
-        dropped.append(header)
-    return dropped
+        del kept[header]
+    return list(kept.values())
 
 
-def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, width: int) -> None:
-    """A `width` beyond the terminal's lets the terminal break the lines, which copies as one."""
+def _print_rich(columns: Sequence[Column[T]], rows: Sequence[Sequence[Cell]], *, width: int) -> None:
+    """If `width` is beyond the terminal's, the terminal breaks the lines, and they are still copied as one."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, len(GAP), 0, 0))
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.right else "left"
         table.add_column(Text(column.header), justify=justify, no_wrap=not column.prose, overflow="fold")
@@ -186,15 +206,17 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, wi
     _console(width=width).print(table)
 
 
-def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
-    lines = [[column.header for column in columns], *([cell.text for cell in row] for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    for line in lines:
-        padded = (
-            text.rjust(width) if column.right else text.ljust(width)
-            for text, width, column in zip(line, widths, columns, strict=True)
-        )
-        print("  ".join(padded).rstrip())
+def align(columns: Sequence[Column[T]], rows: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
+    """The headers and the rows, each cell padded to the width of its column."""
+    lines = [[Cell(column.header, "dim") for column in columns], *rows]
+    widths = [max(len(line[i].text) for line in lines) for i in range(len(columns))]
+    return [
+        [
+            Cell(cell.text.rjust(width) if column.right else cell.text.ljust(width), cell.style)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        ]
+        for line in lines
+    ]
 
 
 def clean(text: str) -> str:
@@ -203,7 +225,7 @@ def clean(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Running text: as `clean`, but lines, tabs and joiners stay. Takes away what could steer a terminal."""
+    """The same for running text, in which newlines, tabs and joiners stay. What is removed could control a terminal."""
     return "".join(char for char in text if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs"})
 
 
@@ -214,7 +236,7 @@ def state_cell(state: str) -> Cell:
 
 
 def node_label(node: str, name: str | None = None) -> str:
-    """A node as people call it: its name, else the start of its address."""
+    """A node's name, or the first digits of its address."""
     return name or (node[:10] if node.startswith("0x") else node) or UNKNOWN
 
 
@@ -233,7 +255,7 @@ def format_count(n: float | None) -> str:
 
 
 def format_rate(value: float | None) -> str:
-    """Tokens per second or TFLOPS: three digits are all that is known of them, and a small one keeps its own."""
+    """Tokens per second or TFLOPS, to three digits: measurements are not more exact than that."""
     if value is None:
         return UNKNOWN
     if abs(value) >= 100:
@@ -241,12 +263,17 @@ def format_rate(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) >= 1 else f"{Decimal(f'{value:.3g}'):f}"
 
 
+def format_optional(value: float | None, text: str) -> str:
+    """`text` has a place for the number, e.g. `{:.0f} W`."""
+    return UNKNOWN if value is None else text.format(value)
+
+
 def format_ms(ms: float | None) -> str:
     return UNKNOWN if ms is None else f"{plain_ms(ms)} ms"
 
 
 def plain_ms(ms: float | None) -> str:
-    """Milliseconds where the header says so."""
+    """Milliseconds without the unit, for columns whose header has it."""
     return UNKNOWN if ms is None else "0" if ms == 0 else f"{ms:,.0f}" if abs(ms) >= 10 else f"{ms:.1f}"
 
 

@@ -1,23 +1,42 @@
-"""Numbers on the command line."""
+"""Parameter types of the command line, in click's sense: finite numbers, and durations like `30m` or `2h`."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import click
 
+_DURATION = re.compile(r"(\d{1,6})([smhdwy])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
+
 
 class FiniteRange(click.FloatRange):
-    """click's range lets nan through, which is neither below nor above anything, and inf where it has no bound."""
+    """A range of floats without nan, which click accepts as neither below nor above a bound, and without inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        found: float = super().convert(value, param, ctx)
-        if not math.isfinite(found):
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
-        return found
+        return number
 
 
 NUMBER = FiniteRange()
-"""Any number; what a setting may be is checked with the other settings."""
+"""Any number, for options that are settings: those are checked together with the settings file."""
 NUMBER.name = "float"
+
+
+class DurationParam(click.ParamType[int]):
+    """A duration longer than zero, in seconds."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        parts = _DURATION.fullmatch(str(value).strip().lower())
+        if parts is None or int(parts[1]) == 0:
+            self.fail(f"{value!r} is no duration. Write it like 30m, 12h, 30d or 1y.", param, ctx)
+        return int(parts[1]) * _UNIT_S[parts[2]]
+
+
+DURATION = DurationParam()

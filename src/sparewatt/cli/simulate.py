@@ -1,9 +1,10 @@
-"""`sparewatt simulate`: how a network would do, before anybody buys or joins anything."""
+"""`sparewatt simulate`: the shipped matcher over simulated machines, compared with other policies and spot prices."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,14 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.errors import CliError
+from sparewatt.cli.groups import examples
+from sparewatt.cli.output import Column, left, right
 from sparewatt.cli.param_types import FiniteRange
 
 if TYPE_CHECKING:
     from sparewatt.sim.results.spot_comparison import NetworkRow, SpotRow
     from sparewatt.sim.results.summary import RunSummary
-    from sparewatt.sim.study import StudyCase, StudyConfig, StudyResult, StudyRun
+    from sparewatt.sim.study import StudyCase, StudyResult, StudyRun
 
 
 FRACTION = FiniteRange(0.0, 1.0)
@@ -28,7 +31,7 @@ STDOUT = Path("-")
 
 
 class SimulationProgress:
-    """One line on stderr that says what runs, for anything that takes longer than two seconds."""
+    """A line of progress on stderr, for studies that take longer than two seconds."""
 
     def __init__(self) -> None:
         self._started_s = self._shown_s = time.monotonic()
@@ -56,29 +59,39 @@ class SimulationProgress:
 @click.option("--rate", type=FiniteRange(0.1, RATE_MAX), default=135.0, show_default=True, help="Requests a second.")
 @click.option(
     "--duration", type=FiniteRange(1.0, DURATION_S_MAX), default=300.0, show_default=True,
-    help="Measured seconds, after a minute that is not.",
+    help="Measured seconds, after a minute of warm-up.",
 )  # fmt: skip
 @click.option(
-    "--gateways", type=click.IntRange(1, 8), default=1, show_default=True, help="Entrances, in as many regions."
+    "--gateways", type=click.IntRange(1, 8), default=1, show_default=True, help="Gateways, in as many regions."
 )
 @click.option("--heartbeat", type=FiniteRange(0.1, 600.0), help="Seconds between reports.  [default: the product's]")
-@click.option("--mtbf", type=FiniteRange(1.0, 1e9), help="Mean seconds until a home machine breaks.  [default: 4 h]")
+@click.option("--mtbf", type=FiniteRange(1.0, 1e9), help="Mean seconds until a home machine fails.  [default: 4 h]")
 @click.option("--liars", type=FRACTION, default=0.0, help="Share of nodes that claim 5x their speed.")
-@click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer 4x fast and worthlessly.")
+@click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer worthless text, 4x as fast.")
 @click.option("--flaky", type=FRACTION, default=0.0, help="Share of nodes that fail 20 % of their jobs.")
 @click.option("--policy", "policies", metavar="A,B,C", help="Which policies to run.  [default: all]")
-@click.option("--seeds", type=click.IntRange(1, SEEDS_MAX), default=2, show_default=True, help="Fleets and job lists.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, SEEDS_MAX),
+    default=2,
+    show_default=True,
+    help="Fleets to average over.",
+)
 @click.option("--trace", type=IN_FILE, help="Requests: csv.gz or jsonl.gz with t_ms, input_tokens, output_tokens.")
-@click.option("--no-affinity", is_flag=True, help="Do not look at which node has read a prompt's beginning before.")
+@click.option("--no-affinity", is_flag=True, help="Rank without prefix affinity (who has a prompt's beginning cached).")
 @click.option(
     "--prefix-ram", type=FiniteRange(0.0, 10_000.0), default=0.0, metavar="GB",
-    help="Main memory of every machine for prompts it has read, besides free memory of its card.",
+    help="Main memory of every machine for its prefix cache, besides free memory of its GPU.",
 )  # fmt: skip
 @click.option(
-    "--json", "json_file", type=OUT_FILE, metavar="FILE|-", help="Write the numbers here; - for stdout, alone."
+    "--json", "json_file", type=OUT_FILE, metavar="FILE|-", help="Write the results here; - prints nothing else."
 )
-@click.option("--plot", type=OUT_FILE, help="Write a picture (SVG) here.")
+@click.option("--plot", type=OUT_FILE, help="Write a plot (SVG) here.")
 @click.option("--compare-spot", is_flag=True, help="Compare with renting the cards at spot prices.")
+@examples(
+    "sparewatt simulate --nodes 500 --rate 135 --policy balanced,p2c",
+    "sparewatt simulate --liars 0.3 --policy balanced --json liars.json --plot liars.svg",
+)
 def simulate(
     *, nodes: int, rate: float, duration: float, gateways: int, heartbeat: float | None, mtbf: float | None,
     liars: float, garbage: float, flaky: float, policies: str | None, seeds: int, trace: Path | None,
@@ -88,16 +101,11 @@ def simulate(
 
     Every policy gets the same machines and the same requests. The oracle knows all that policies can only guess; the
     bound is every job alone on its best warm machine. Requests come from a trace, or from a built-in generator.
-
-    \b
-    Example:
-      sparewatt simulate --nodes 500 --rate 135 --policy balanced,p2c
-      sparewatt simulate --liars 0.3 --policy balanced --json liars.json --plot liars.svg
     """
     from sparewatt.inference.matcher.node_row import HealthRules
     from sparewatt.sim.scenario import MTBF_S, FaultRates
-    from sparewatt.sim.study import StudyConfig
-    from sparewatt.sim.traffic import read_trace
+    from sparewatt.sim.study import StudyConfig, study
+    from sparewatt.sim.traffic.workload import read_trace
 
     if liars + garbage + flaky > 1.0:
         raise click.UsageError("--liars, --garbage and --flaky are shares of the same nodes: together at most 1.")
@@ -120,25 +128,18 @@ def simulate(
         prefix_ram_gb=prefix_ram,
     )
     requests = read_trace(trace) if trace is not None else None
-    progress, renting = SimulationProgress(), SpotComparison() if compare_spot else None
-    answer = _study(question, requests, progress, renting)
+    comparison = SpotComparison() if compare_spot else None
+    progress = SimulationProgress()
+    try:
+        answer = study(question, requests, progress=progress, each=comparison.add if comparison else None)
+    finally:
+        progress.end()
     _write(answer, json_file=json_file, plot=plot)
     if json_file == STDOUT:
         return
     _print_answer(answer)
-    if renting is not None:
-        renting.print()
-
-
-def _study(
-    question: StudyConfig, requests: object, progress: SimulationProgress, renting: SpotComparison | None
-) -> StudyResult:
-    from sparewatt.sim.study import study
-
-    try:
-        return study(question, requests, progress=progress, each=renting.add if renting else None)  # type: ignore[arg-type]
-    finally:
-        progress.end()
+    if comparison is not None:
+        comparison.print()
 
 
 def _policies(words: str | None) -> tuple[str, ...]:
@@ -155,7 +156,7 @@ def _policies(words: str | None) -> tuple[str, ...]:
 
 
 def _check_folder(file: Path | None) -> None:
-    """Better now than after minutes of work."""
+    """Check before the study, which can take minutes."""
     if file is not None and not file.absolute().parent.is_dir():
         raise click.UsageError(f"The folder of {file} does not exist.")
 
@@ -177,42 +178,38 @@ def _write(answer: StudyResult, *, json_file: Path | None, plot: Path | None) ->
 
 
 def _print_answer(answer: StudyResult) -> None:
-    columns = [
-        *output.left("policy"),
-        *output.right(
-            "first token p50/p99", "mean", "spread", "p50/p99", "SLO", "failed", "$/1M", "warm", "Gini", "gap"
-        ),
-    ]
-    with_garbage = answer.config.faults.garbage > 0
-    if with_garbage:
-        columns += output.right("garbage")
-    named = {**answer.schedulers, "oracle": answer.oracle, "bound": answer.bound}
-    output.print_table(columns, [_row(name, runs, with_garbage=with_garbage) for name, runs in named.items()])
-
-
-def _row(name: str, runs: list[RunSummary], *, with_garbage: bool) -> list[str]:
     from sparewatt.sim.results.summary import mean_of
 
-    numbers = mean_of(runs)
-    means = [run.e2e_mean for run in runs]
-    row = [
-        name,
-        f"{numbers.ttft_p50:.2f}/{numbers.ttft_p99:.1f} s",
-        f"{numbers.e2e_mean:.2f} s",
-        f"±{(max(means) - min(means)) / 2:.2f}",
-        f"{numbers.e2e_p50:.2f}/{numbers.e2e_p99:.1f} s",
-        f"{numbers.slo:.1%}",
-        f"{numbers.failed:.2%}",
-        f"${numbers.usd_per_mtok:.3f}",
-        f"{numbers.warm_hit:.1%}",
-        f"{numbers.gini:.2f}",
-        f"{numbers.gap_to_oracle:+.1%}",
+    rows = {**answer.rankings, "oracle": answer.oracle, "bound": answer.bound}
+    means = {name: mean_of(runs) for name, runs in rows.items()}
+
+    def number(header: str, text: Callable[[RunSummary], str]) -> Column[str]:
+        return right(header, lambda name: text(means[name]))
+
+    columns: list[Column[str]] = [
+        left("policy", lambda name: name),
+        number("first token p50/p99", lambda mean: f"{mean.ttft_p50:.2f}/{mean.ttft_p99:.1f} s"),
+        number("mean", lambda mean: f"{mean.e2e_mean:.2f} s"),
+        right("spread", lambda name: _spread([run.e2e_mean for run in rows[name]])),
+        number("p50/p99", lambda mean: f"{mean.e2e_p50:.2f}/{mean.e2e_p99:.1f} s"),
+        number("SLO", lambda mean: f"{mean.slo:.1%}"),
+        number("failed", lambda mean: f"{mean.failed:.2%}"),
+        number("$/1M", lambda mean: f"${mean.usd_per_mtok:.3f}"),
+        number("warm", lambda mean: f"{mean.warm_hit:.1%}"),
+        number("Gini", lambda mean: f"{mean.gini:.2f}"),
+        number("gap", lambda mean: f"{mean.gap_to_oracle:+.1%}"),
     ]
-    return [*row, f"{numbers.garbage:.2%}"] if with_garbage else row
+    if answer.question.faults.garbage > 0:
+        columns.append(number("garbage", lambda mean: f"{mean.garbage:.2%}"))
+    output.print_table(columns, list(rows))
+
+
+def _spread(values: list[float]) -> str:
+    return f"±{(max(values) - min(values)) / 2:.2f}"
 
 
 class SpotComparison:
-    """What `--compare-spot` gathers from every run, and prints."""
+    """What `--compare-spot` collects from every run, and prints."""
 
     def __init__(self) -> None:
         self._network: dict[str, list[NetworkRow]] = {}
@@ -229,37 +226,32 @@ class SpotComparison:
         from sparewatt.sim.results.spot_comparison import METHOD, all_models
 
         output.print_title("Renting at spot prices, $ per 1M tokens")
-        output.print_table(
-            [*output.left("model", "card"), *output.right("cards", "always full", "whole cards")],
-            [
-                [row.model, row.card, str(row.cards), f"{row.full_usd:.3f}", f"{row.whole_usd:.3f}"]
-                for row in self._spot
-            ],
-        )
+        spot_columns: list[Column[SpotRow]] = [
+            left("model", lambda row: row.model),
+            left("card", lambda row: row.card),
+            right("cards", lambda row: str(row.cards)),
+            right("always full", lambda row: f"{row.full_usd:.3f}"),
+            right("whole cards", lambda row: f"{row.whole_usd:.3f}"),
+        ]
+        output.print_table(spot_columns, self._spot)
         full, whole = all_models(self._spot)
         output.print_title(f"The network against that (all models: {full:.3f} always full, {whole:.3f} whole cards)")
-        output.print_table(
-            [
-                *output.left("policy"),
-                *output.right("$/1M", "over full", "over whole", "round trip p50/p99", "waiting p50/p99"),
-            ],
-            [self._line(name, full, whole) for name in self._network],
-        )
+        network_columns: list[Column[str]] = [
+            left("policy", lambda name: name),
+            right("$/1M", lambda name: f"{self._mean_usd(name):.3f}"),
+            right("over full", lambda name: f"{self._mean_usd(name) / full - 1:+.0%}"),
+            right("over whole", lambda name: f"{self._mean_usd(name) / whole - 1:+.0%}"),
+            right("round trip p50/p99", lambda name: _mean_ms([row.round_trip_s for row in self._network[name]])),
+            right("waiting p50/p99", lambda name: _mean_ms([row.waiting_s for row in self._network[name]])),
+        ]
+        output.print_table(network_columns, list(self._network))
         output.print_lines(["", METHOD])
 
-    def _line(self, name: str, full: float, whole: float) -> list[str]:
+    def _mean_usd(self, name: str) -> float:
         rows = self._network[name]
-        usd = sum(row.usd for row in rows) / len(rows)
+        return sum(row.usd for row in rows) / len(rows)
 
-        def times(found: list[tuple[float, float]]) -> str:
-            middle, tail = (1000 * sum(values) / len(values) for values in zip(*found, strict=True))
-            return f"{middle:.0f}/{tail:.0f} ms"
 
-        return [
-            name,
-            f"{usd:.3f}",
-            f"{usd / full - 1:+.0%}",
-            f"{usd / whole - 1:+.0%}",
-            times([row.round_trip_s for row in rows]),
-            times([row.waiting_s for row in rows]),
-        ]
+def _mean_ms(percentiles_s: list[tuple[float, float]]) -> str:
+    p50_ms, p99_ms = (1000 * sum(values) / len(values) for values in zip(*percentiles_s, strict=True))
+    return f"{p50_ms:.0f}/{p99_ms:.0f} ms"

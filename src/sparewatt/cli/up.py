@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sparewatt.cli.context import json_option, remember_network
+from sparewatt.cli.groups import examples
 
 if TYPE_CHECKING:
     from sparewatt.localnet.network import LocalnetInfo
@@ -29,17 +30,14 @@ if TYPE_CHECKING:
 @click.option("--no-chain", is_flag=True, default=None, help="Run without a chain: no leases, no payouts.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [up]).")
 @json_option
+@examples("sparewatt up", "sparewatt up --port 8099 --data /tmp/net --nodes 5")
 def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     """Start a whole network on this machine: database, gateway and nodes with a small real model.
 
     Stop it with Ctrl-C. Keys, nodes and logs stay in the data directory; a second start takes seconds.
-
-    \b
-    Example:
-      sparewatt up
-      sparewatt up --port 8099 --data /tmp/net --nodes 5
     """
     import asyncio
+    import json
 
     from sparewatt.core.clock import SystemClock
     from sparewatt.core.rng import SystemRng
@@ -47,14 +45,14 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     from sparewatt.localnet.network import UpSettings, run_network
     from sparewatt.machine.lifeline import die_with_parent
 
-    die_with_parent(signal.SIGTERM)  # of `make up`, which says so; a shell does not
+    die_with_parent(signal.SIGTERM)  # `make up` names itself as the parent; a shell does not
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
     flags["chain_url"] = flags["chain_url"] or os.environ.get("CHAIN_URL") or None
     settings = load_settings(UpSettings, section="up", flags=flags, env=os.environ, file=config)
 
     def on_ready(ready: LocalnetInfo, ready_file: Path) -> None:
         remember_network(ready_file)
-        _print_ready(ready, as_json=as_json)
+        click.echo(json.dumps(ready.as_json()) if as_json else banner(ready))
 
     asyncio.run(
         run_network(
@@ -67,14 +65,8 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     )
 
 
-def _print_ready(ready: LocalnetInfo, *, as_json: bool) -> None:
-    import json
-
-    click.echo(json.dumps(ready.as_json()) if as_json else banner(ready))
-
-
 def banner(ready: LocalnetInfo) -> str:
-    """What to do next, in lines that can be copied."""
+    """Addresses, keys, and commands to copy."""
     messages = '[{"role": "user", "content": "Say hello"}]'
     question = f'{{"model": "{ready.model}", "stream": true, "messages": {messages}}}'
     return f"""

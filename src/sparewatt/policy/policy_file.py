@@ -1,20 +1,23 @@
-"""Reads a policy file in YAML, or in JSON, which needs nothing installed.
+"""Reads a policy file, in YAML or in JSON, and tells in which line an error is.
 
-Words stay words: `NO` is Norway, not false. A key that stands twice is an error. The caller reads the file.
+Unquoted words stay words: `NO` is Norway, not false. A field that is given twice is an error. The caller opens the
+file.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from importlib import import_module
 from itertools import accumulate
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError
 from sparewatt.core.limits import POLICY_FILE_CHARS_MAX
-from sparewatt.policy.parser import ParsedPolicy, read_object
+from sparewatt.policy.model import Policy
+from sparewatt.policy.parser import read_object
 
 _DEPTH_MAX = 4
 _NODES_MAX = 4096
@@ -22,14 +25,33 @@ _BRACKETS_MAX = 32
 _ROOT = "policy"
 
 
-def read_policy_file(text: str) -> ParsedPolicy:
-    """The policy in a file: a mapping of fields, or one under the key `policy`."""
+class PolicyFile(NamedTuple):
+    fields: dict[str, Any]
+    """As they are written, without the key `policy` around them."""
+    policy: Policy
+    ignored: tuple[str, ...]
+    """Fields that are accepted without effect."""
+
+
+def read_policy_file(text: str) -> PolicyFile:
+    """The policy in a file: a mapping of fields, or one under the key `policy`. Raises BadRequest."""
     if len(text) > POLICY_FILE_CHARS_MAX:
         raise InvalidField(f"A policy file has at most {POLICY_FILE_CHARS_MAX} characters.", param=_ROOT)
     value = _load_json(text) if text.lstrip().startswith("{") else _load_yaml(text)
     if isinstance(value, dict) and list(value) == [_ROOT]:
         value = value[_ROOT]
-    return read_object(value, at=_ROOT)
+    return PolicyFile(value or {}, *read_object(value, at=_ROOT))
+
+
+def error_line(text: str, error: BadRequest) -> int | None:
+    """The line of a policy file in which `read_policy_file` found this error; None if it cannot be told."""
+    mark = getattr(error.__cause__, "problem_mark", None)
+    if mark is not None:
+        return int(mark.line) + 1
+    name = re.escape((error.param or "").removeprefix(f"{_ROOT}.").partition(".")[0])
+    # A field is a word with a colon after it, at the beginning of a line or of an item in braces.
+    found = re.search(rf"""(?:^|[{{,])\s*["']?{name}["']?\s*:""", text, re.MULTILINE) if name else None
+    return text.count("\n", 0, found.end()) + 1 if found else None
 
 
 def _load_json(text: str) -> Any:
@@ -50,7 +72,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _yaml() -> ModuleType:
     try:
-        return import_module("yaml")  # optional: a network and its nodes run without it
+        return import_module("yaml")  # optional: only a policy file in YAML needs it
     except ImportError:
         raise StartupError(
             "Reading YAML needs PyYAML. Install it with: pip install 'sparewatt[yaml]', or write the policy as JSON."
@@ -64,20 +86,21 @@ def _load_yaml(text: str) -> Any:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise BadRequest(f"The policy is not valid YAML: {str(error)[:200]}") from None
+        problem = getattr(error, "problem", None) or str(error)[:200]
+        raise BadRequest(f"The policy is not valid YAML: {problem}.") from error
     except RecursionError:
         raise BadRequest("The policy is nested too deeply.") from None
     return _Reader(yaml).value(root, depth=0)
 
 
 def _brackets_deep(text: str) -> int:
-    """How deep brackets nest at most. PyYAML takes seconds to find out by itself."""
+    """The deepest nesting of brackets. PyYAML would take seconds to refuse a deep one."""
     steps = ({"[": 1, "{": 1, "]": -1, "}": -1}.get(char, 0) for char in text)
     return max(accumulate(steps), default=0)
 
 
 class _Reader:
-    """Walks YAML's tree. Counts, since an alias can make a small file a large tree."""
+    """Walks YAML's tree. It counts nodes, since aliases can make a large tree of a small file."""
 
     def __init__(self, yaml: ModuleType) -> None:
         self._yaml, self._seen = yaml, 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sparewatt.cli.credentials import Login
 from sparewatt.cli.main import cli
 from tests.unit.cli.fake_network import KEY, FakeNetwork, running
 
@@ -37,3 +38,7 @@ def run(network: FakeNetwork, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def run_alone(*words: str, stdin: str | bytes | None = None) -> Result:
     return CliRunner().invoke(cli, words, input=stdin, catch_exceptions=False)
+
+
+def a_login(base_url: str, key: str = "sk-sw-login") -> Login:
+    return Login(base_url, key, "key_1", "acc_1", "ann@example.org")

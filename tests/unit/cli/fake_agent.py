@@ -1,4 +1,4 @@
-"""A node's agent that runs in a folder, as far as commands on its machine can tell: it notes what it is asked."""
+"""A node's agent that runs in a folder, as far as commands on its machine can tell; it records its requests."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.answer: dict[str, Any] = {"status": STATUS}
 
-    def on_asked(self, body: bytes) -> dict[str, Any]:
-        self.asked.append(json.loads(body))
+    def handle(self, body: bytes) -> dict[str, Any]:
+        self.requests.append(json.loads(body))
         return self.answer
 
     def run(self, *words: str) -> Any:
@@ -76,7 +76,7 @@ def running_agent(folder: Path) -> Iterator[Node]:
     ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with serve_control(found.folder, found.on_asked, rng=seeded(1)):
+        async with serve_control(found.folder, found.handle, rng=seeded(1)):
             ready.set()
             await asyncio.to_thread(stop.wait)
 

@@ -1,4 +1,4 @@
-"""A network for tests: a real HTTP server on loopback that gives the answers it was told to give."""
+"""A network for tests: a real HTTP server on loopback that gives canned replies and records its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEY = "sk-sw-test-0123456789"
 
 
 @dataclass(frozen=True)
-class Canned:
+class CannedReply:
     """One answer: a JSON body, or pieces that are sent one by one as a chunked stream."""
 
     body: object = None
@@ -26,7 +26,7 @@ class Canned:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RecordedRequest:
     method: str
     path: str
     headers: Mapping[str, str]
@@ -36,12 +36,12 @@ class Seen:
 @dataclass
 class FakeNetwork:
     base_url: str
-    answers: dict[str, Canned] = field(default_factory=dict)
-    seen: list[Seen] = field(default_factory=list)
+    answers: dict[str, CannedReply] = field(default_factory=dict)
+    requests: list[RecordedRequest] = field(default_factory=list)
 
     def on(self, route: str, body: object = None, **rest: Any) -> None:
         """`route` is written like `GET /v1/models`."""
-        self.answers[route] = Canned(body, **rest)
+        self.answers[route] = CannedReply(body, **rest)
 
     def fail(self, route: str, status: int, code: str | None, message: str = "It failed.") -> None:
         self.on(route, {"error": {"message": message, "type": "t", "param": None, "code": code}}, status=status)
@@ -65,11 +65,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.network.seen.append(
-            Seen(self.command, self.path, dict(self.headers.items()), json.loads(raw) if raw else None)
+        self.network.requests.append(
+            RecordedRequest(self.command, self.path, dict(self.headers.items()), json.loads(raw) if raw else None)
         )
         unknown = {"error": {"message": "No such path.", "type": "t", "param": None, "code": "not_found"}}
-        canned = self.network.answers.get(f"{self.command} {self.path}", Canned(unknown, status=404))
+        canned = self.network.answers.get(f"{self.command} {self.path}", CannedReply(unknown, status=404))
         self.close_connection = True
         if canned.pieces is None:
             self._send_whole(canned)
@@ -78,12 +78,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names http.server calls
 
-    def _send_whole(self, canned: Canned) -> None:
+    def _send_whole(self, canned: CannedReply) -> None:
         body = canned.body if isinstance(canned.body, bytes) else json.dumps(canned.body).encode()
         self._send_head(canned, {"Content-Length": str(len(body))})
         self.wfile.write(body)
 
-    def _send_pieces(self, canned: Canned, pieces: Sequence[bytes]) -> None:
+    def _send_pieces(self, canned: CannedReply, pieces: Sequence[bytes]) -> None:
         self._send_head(canned, {"Transfer-Encoding": "chunked", "Content-Type": "text/event-stream"})
         for part in pieces:
             self.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         if canned.ends:
             self.wfile.write(b"0\r\n\r\n")
 
-    def _send_head(self, canned: Canned, headers: Mapping[str, str]) -> None:
+    def _send_head(self, canned: CannedReply, headers: Mapping[str, str]) -> None:
         self.send_response(canned.status)
         for name, value in {**headers, **canned.headers}.items():
             self.send_header(name, value)

@@ -38,13 +38,14 @@ def test_status_shows_the_chain_the_index_the_outbox_and_the_contracts(network: 
         assert text in result.stdout
 
 
-def test_status_as_json_is_what_the_network_said(network: FakeNetwork, run: Run) -> None:
+def test_status_as_json_is_the_reply_of_the_network(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/chain", SHOWN)
     assert json.loads(run("chain", "status", "--json").stdout) == SHOWN
 
 
 def test_status_of_a_network_without_a_chain_says_what_is_missing(network: FakeNetwork, run: Run) -> None:
-    network.on("GET /v1/chain", {"object": "chain", "rpc": None, "note": "This network has no chain."})
+    unknown = dict.fromkeys(("rpc", "chain_id", "indexed_block", "head_block"))
+    network.on("GET /v1/chain", SHOWN | unknown | {"contracts": {}, "note": "This network has no chain."})
     result = run("chain", "status")
     assert result.exit_code == 0
     assert "This network has no chain." in result.stderr

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from sparewatt.cli import chat as talk
 from sparewatt.cli import output
-from sparewatt.cli.chat import chat as talk
-from sparewatt.cli.chat.answer import AnswerOrigin, ChatAnswer, Choice, Chunk, Delta, NodeNameCache
+from sparewatt.cli.chat import AnswerOrigin, ChatAnswer, NodeNameCache
 from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import NetworkContext
 from sparewatt.cli.errors import ApiError
-from tests.unit.cli.canned import BERLIN
+from sparewatt.protocol.api.inference import ChatChunk, ChatChunkChoice, ChatDelta
+from tests.unit.cli.canned import BERLIN, node
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import KEY, FakeNetwork, piece, sse
 
@@ -67,7 +68,7 @@ def test_options_go_into_the_request(network: FakeNetwork, run: Run) -> None:
     network.streams(HELLO)
     words = ["--max-tokens", "9", "--temperature", "0.5", "--system", "Be brief.", "--policy", "neuralgrid"]
     assert run("chat", "m", "Hello", *words).exit_code == 0
-    assert network.seen[0].body == {
+    assert network.requests[0].body == {
         "model": "m",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
         "stream": True,
@@ -75,33 +76,33 @@ def test_options_go_into_the_request(network: FakeNetwork, run: Run) -> None:
         "max_tokens": 9,
         "temperature": 0.5,
     }
-    assert network.seen[0].headers["X-Sparewatt-Policy"] == "neuralgrid"
+    assert network.requests[0].headers["X-Sparewatt-Policy"] == "neuralgrid"
 
 
 def test_without_options_the_network_decides(network: FakeNetwork, run: Run) -> None:
     network.streams(HELLO)
     run("chat", "m", "Hello")
-    assert set(network.seen[0].body) == {"model", "messages", "stream", "stream_options"}
-    assert "X-Sparewatt-Policy" not in network.seen[0].headers
+    assert set(network.requests[0].body) == {"model", "messages", "stream", "stream_options"}
+    assert "X-Sparewatt-Policy" not in network.requests[0].headers
 
 
 @pytest.mark.parametrize("words", [[], ["-"]])
 def test_a_pipe_is_the_prompt(network: FakeNetwork, run: Run, words: list[str]) -> None:
     network.streams(HELLO)
     assert run("chat", "m", *words, stdin=b"from a pipe \xff").exit_code == 0
-    assert network.seen[0].body["messages"] == [{"role": "user", "content": "from a pipe \ufffd"}]
+    assert network.requests[0].body["messages"] == [{"role": "user", "content": "from a pipe \ufffd"}]
 
 
 def test_an_empty_pipe_is_a_usage_error(network: FakeNetwork, run: Run) -> None:
     result = run("chat", "m", stdin=" \n")
     assert result.exit_code == 2
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_a_pipe_without_end_is_refused(network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(talk, "REQUEST_BODY_BYTES_MAX", 10)
     assert run("chat", "m", stdin="x" * 11).exit_code == 1
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_json_prints_the_completion(network: FakeNetwork, run: Run) -> None:
@@ -111,7 +112,7 @@ def test_json_prints_the_completion(network: FakeNetwork, run: Run) -> None:
     told = {"node": BERLIN, "region": "eu", "attempts": 1, "match_id": "match_1", "first_token_ms": None}
     assert json.loads(result.stdout) == completion | {"sparewatt": told}
     assert result.stderr == ""
-    assert network.seen[0].body["stream"] is False
+    assert network.requests[0].body["stream"] is False
 
 
 def test_json_of_a_network_that_tells_nothing_of_itself(network: FakeNetwork, run: Run) -> None:
@@ -170,8 +171,9 @@ def test_a_refused_question(network: FakeNetwork, run: Run, status: int, code: s
 
 def test_summary_mentions_what_is_unusual() -> None:
     answer = ChatAnswer(0.0, origin=AnswerOrigin(attempts=2))
-    answer.add(Chunk([Choice(Delta("a"))]), now_s=0.5)
-    answer.add(Chunk([Choice(Delta("b"), "length")]), now_s=1.0)
+    for text, finish_reason, now_s in (("a", None, 0.5), ("b", "length", 1.0)):
+        choice = ChatChunkChoice(delta=ChatDelta(content=text), finish_reason=finish_reason)
+        answer.add(ChatChunk(choices=[choice]), now_s=now_s)
     assert answer.summary() == (
         "unknown node · unknown region · first token 500 ms · 2.0 tokens/s · 2 tokens · 2 attempts · "
         "cut at the token limit · no match id"
@@ -185,43 +187,43 @@ def test_summary_of_an_empty_answer() -> None:
 def test_a_conversation_remembers(network: FakeNetwork, converse: Callable[..., None]) -> None:
     network.streams(HELLO)
     converse("One", "  ", "Two")
-    assert [message["content"] for message in network.seen[1].body["messages"]] == ["One", "Grüß Gott", "Two"]
-    assert len(network.seen) == 2
+    assert [message["content"] for message in network.requests[1].body["messages"]] == ["One", "Grüß Gott", "Two"]
+    assert len(network.requests) == 2
 
 
 def test_ctrl_c_at_the_prompt_does_not_leave(network: FakeNetwork, converse: Callable[..., None]) -> None:
     network.streams(HELLO)
     converse(KeyboardInterrupt(), "One")
-    assert len(network.seen) == 1
+    assert len(network.requests) == 1
 
 
 def test_ctrl_c_twice_in_a_row_leaves(network: FakeNetwork, converse: Callable[..., None]) -> None:
     network.streams(HELLO)
     converse(KeyboardInterrupt(), "One", KeyboardInterrupt(), KeyboardInterrupt(), "Two")
-    assert len(network.seen) == 1
+    assert len(network.requests) == 1
 
 
 @pytest.mark.parametrize("word", ["/exit", "/quit", "exit", "quit", " Exit "])
 def test_a_word_leaves_the_conversation(network: FakeNetwork, converse: Callable[..., None], word: str) -> None:
     converse(word, "One")
-    assert network.seen == []
+    assert network.requests == []
 
 
-def test_a_question_that_begins_with_such_a_word_is_asked(network: FakeNetwork, converse: Callable[..., None]) -> None:
+def test_a_question_that_begins_with_such_a_word_is_sent(network: FakeNetwork, converse: Callable[..., None]) -> None:
     network.streams(HELLO)
     converse("exit codes of bash?", "/help me")
-    assert len(network.seen) == 2
+    assert len(network.requests) == 2
 
 
-def test_help_is_told_and_not_asked(
+def test_help_is_printed_and_not_sent_to_the_model(
     network: FakeNetwork, converse: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     converse("/help")
     assert "/exit or /quit leaves" in capsys.readouterr().err
-    assert network.seen == []
+    assert network.requests == []
 
 
-def test_a_terminal_is_told_the_name_of_the_node_asked_for_once(
+def test_a_terminal_shows_the_name_of_the_node_requested_once(
     network: FakeNetwork,
     converse: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -229,10 +231,10 @@ def test_a_terminal_is_told_the_name_of_the_node_asked_for_once(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     network.streams(HELLO, headers=HEADERS)
-    network.on(f"GET /v1/nodes/{BERLIN}", {"id": BERLIN, "name": "berlin"})
+    network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin"))
     converse("One", "Two")
     assert capsys.readouterr().err.count("berlin · eu · ") == 2
-    assert [seen.method for seen in network.seen] == ["POST", "GET", "POST"]
+    assert [seen.method for seen in network.requests] == ["POST", "GET", "POST"]
 
 
 @pytest.mark.parametrize(("status", "body"), [(404, {}), (200, []), (200, {"name": None})])
@@ -240,7 +242,7 @@ def test_a_node_without_a_known_name_is_no_failure(network: FakeNetwork, status:
     network.on(f"GET /v1/nodes/{BERLIN}", body, status=status)
     names = NodeNameCache(ApiClient(NetworkContext(network.base_url, KEY)))
     assert [names.name_of(BERLIN), names.name_of(BERLIN)] == [None, None]
-    assert len(network.seen) == 1
+    assert len(network.requests) == 1
 
 
 def test_ctrl_c_stops_only_the_answer(
@@ -260,17 +262,17 @@ def test_ctrl_c_stops_only_the_answer(
     monkeypatch.setattr(talk, "_write", interrupted_once)
     converse("One", "Two")
     assert "Stopped." in capsys.readouterr().err
-    assert [message["content"] for message in network.seen[1].body["messages"]] == ["One", "Grüß", "Two"]
+    assert [message["content"] for message in network.requests[1].body["messages"]] == ["One", "Grüß", "Two"]
 
 
 def test_ctrl_c_in_a_single_answer_ends_the_command(
     network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_data: str, _shape: object) -> None:
+    def interrupted(_text: str) -> None:
         raise KeyboardInterrupt
 
     network.streams(HELLO)
-    monkeypatch.setattr(talk, "decode", interrupted)
+    monkeypatch.setattr(talk, "_write", interrupted)
     assert run("chat", "m", "Hello").exit_code == 130
 
 
@@ -280,14 +282,14 @@ def test_a_failed_answer_is_forgotten_and_the_conversation_goes_on(
     network.fail("POST /v1/chat/completions", 503, "no_capacity", "All nodes are busy.")
     converse("One", "Two")
     assert capsys.readouterr().err.count("error: All nodes are busy.") == 2
-    assert [message["content"] for message in network.seen[1].body["messages"]] == ["Two"]
+    assert [message["content"] for message in network.requests[1].body["messages"]] == ["Two"]
 
 
 def test_a_wrong_key_ends_the_conversation(network: FakeNetwork, converse: Callable[..., None]) -> None:
     network.fail("POST /v1/chat/completions", 401, "invalid_api_key")
     with pytest.raises(ApiError):
         converse("One", "Two")
-    assert len(network.seen) == 1
+    assert len(network.requests) == 1
 
 
 def test_an_answer_cannot_steer_the_terminal(

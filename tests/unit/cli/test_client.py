@@ -9,6 +9,8 @@ from sparewatt.cli.client import ApiClient, SseParser, path_of
 from sparewatt.cli.context import NetworkContext
 from sparewatt.cli.errors import ApiError, CliError
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+from sparewatt.protocol.api.models import ModelList
+from tests.unit.cli.canned import MODEL, model_list
 from tests.unit.cli.fake_network import KEY, FakeNetwork, sse
 
 
@@ -49,7 +51,7 @@ def test_an_event_without_end_is_refused(filler: bytes) -> None:
 def test_a_request_carries_key_and_json(network: FakeNetwork, client: ApiClient) -> None:
     network.on("POST /v1/match", {"ok": True})
     assert client.post("/match", {"model": "ü"}, headers={"X-A": "b"}).json() == {"ok": True}
-    seen = network.seen[0]
+    seen = network.requests[0]
     assert seen.body == {"model": "ü"}
     assert seen.headers["Authorization"] == f"Bearer {KEY}"
     assert seen.headers["Content-Type"] == "application/json"
@@ -105,7 +107,9 @@ def test_a_key_without_the_scope_is_sent_to_the_operator(
 
 
 @pytest.mark.parametrize("code", ["operators_only", "not_owner"])
-def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork, client: ApiClient, code: str) -> None:
+def test_a_missing_role_or_node_is_not_reported_as_a_missing_scope(
+    network: FakeNetwork, client: ApiClient, code: str
+) -> None:
     network.fail("GET /v1/ledger/audit", 403, code)
     with pytest.raises(ApiError) as caught:
         client.get("/ledger/audit")
@@ -113,7 +117,7 @@ def test_who_lacks_a_role_or_a_node_is_not_told_of_a_scope(network: FakeNetwork,
     assert "operator of this network" in caught.value.next_step
 
 
-def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: ApiClient) -> None:
+def test_a_refused_key_does_not_suggest_to_create_one(network: FakeNetwork, client: ApiClient) -> None:
     network.fail("GET /v1/models", 401, "invalid_api_key")
     with pytest.raises(ApiError) as caught:
         client.get("/models")
@@ -121,7 +125,7 @@ def test_a_refused_key_is_not_told_to_create_one(network: FakeNetwork, client: A
     assert "SPAREWATT_API_KEY" in caught.value.next_step
 
 
-def test_what_the_network_says_already_is_not_said_again(network: FakeNetwork, client: ApiClient) -> None:
+def test_advice_of_the_network_is_not_repeated(network: FakeNetwork, client: ApiClient) -> None:
     network.fail("GET /v1/models", 503, "no_capacity", "No node can take it. Try again in a moment.")
     with pytest.raises(ApiError) as caught:
         client.get("/models")
@@ -146,7 +150,7 @@ def test_a_redirect_is_not_followed(network: FakeNetwork, client: ApiClient) -> 
     network.on("GET /v1/models", b"", status=302, headers={"Location": "https://elsewhere.example/"})
     with pytest.raises(ApiError, match="302"):
         client.get("/models")
-    assert len(network.seen) == 1
+    assert len(network.requests) == 1
 
 
 def test_a_key_that_the_server_repeats_is_taken_out(network: FakeNetwork) -> None:
@@ -159,8 +163,21 @@ def test_a_key_that_the_server_repeats_is_taken_out(network: FakeNetwork) -> Non
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff\xfe"])
 def test_an_answer_that_is_no_json_is_an_error(network: FakeNetwork, client: ApiClient, body: bytes) -> None:
     network.on("GET /v1/models", body)
-    with pytest.raises(CliError, match="does not know"):
+    with pytest.raises(
+        CliError, match=f"{network.base_url} answered something that this version .* does not know"
+    ) as caught:
         client.get("/models").json()
+    assert "Update" in caught.value.next_step
+
+
+def test_a_newer_gateways_fields_are_left_out_and_unknown_values_are_an_error(
+    network: FakeNetwork, client: ApiClient
+) -> None:
+    network.on("GET /v1/models", model_list(MODEL | {"vendor": "x"}))
+    assert client.get("/models").parse(ModelList).data[0].id == MODEL["id"]
+    network.on("GET /v1/models", model_list(MODEL | {"object": "model.v2"}))
+    with pytest.raises(CliError, match="does not know"):
+        client.get("/models").parse(ModelList)
 
 
 def test_an_answer_that_breaks_off_is_an_error(network: FakeNetwork, client: ApiClient) -> None:
@@ -169,7 +186,7 @@ def test_an_answer_that_breaks_off_is_an_error(network: FakeNetwork, client: Api
         client.get("/models")
 
 
-def test_nobody_listening_means_not_running() -> None:
+def test_a_refused_connection_means_not_running() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
     with pytest.raises(CliError, match="not running") as caught:
@@ -183,7 +200,7 @@ def test_silence_becomes_a_timeout(silent: str) -> None:
         ApiClient(NetworkContext(silent, KEY), reply_timeout_s=0.05).get("/models")
 
 
-def test_an_unknown_host_is_said_to_be_unknown() -> None:
+def test_an_unknown_host_is_named_in_the_error() -> None:
     with pytest.raises(CliError, match="not known"):
         ApiClient(NetworkContext("http://no-such-host.invalid/v1", KEY)).get("/models")
 
@@ -194,29 +211,29 @@ def test_plain_http_behind_https_is_explained(network: FakeNetwork) -> None:
 
 
 def test_a_stream_ends_at_done(network: FakeNetwork, client: ApiClient) -> None:
-    data = sse("ä", "b", "[DONE]", "after")
+    data = sse('"ä"', '"b"', "[DONE]", "after")
     network.streams(data[:7], data[7:9], data[9:], headers={"x-request-id": "req_1"})
-    with client.stream("/chat/completions", {}) as stream:
+    with client.stream("/chat/completions", {}, headers={}) as stream:
         assert stream.headers["x-request-id"] == "req_1"
-        assert list(stream.events()) == ["ä", "b"]
+        assert list(stream.events(str)) == ["ä", "b"]
 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_stream_without_done_is_an_error(network: FakeNetwork, client: ApiClient, *, ends: bool) -> None:
-    network.streams(sse("a"), ends=ends)
-    with client.stream("/chat/completions", {}) as stream:
-        events = stream.events()
+    network.streams(sse('"a"'), ends=ends)
+    with client.stream("/chat/completions", {}, headers={}) as stream:
+        events = stream.events(str)
         assert next(events) == "a"
         with pytest.raises(CliError, match="broke off"):
             next(events)
 
 
 def test_an_error_of_the_reader_is_not_taken_for_one_of_the_network(network: FakeNetwork, client: ApiClient) -> None:
-    network.streams(sse("a", "[DONE]"))
+    network.streams(sse('"a"', "[DONE]"))
 
     def read_and_break() -> None:
-        with client.stream("/chat/completions", {}) as stream:
-            next(stream.events())
+        with client.stream("/chat/completions", {}, headers={}) as stream:
+            next(stream.events(str))
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):

@@ -7,6 +7,7 @@ import pytest
 
 from sparewatt.cli.context import is_this_machine, recent_networks_file, remember_network, resolve_network
 from sparewatt.cli.errors import CliError
+from tests.unit.cli.canned import MODEL, model_list
 from tests.unit.cli.conftest import run_alone
 from tests.unit.cli.fake_network import KEY, FakeNetwork
 
@@ -36,7 +37,7 @@ def test_environment_comes_before_the_last_network(started: Path, monkeypatch: p
     assert (network.base_url, network.api_key) == ("https://env.example/v1", "env-key")
 
 
-def test_last_network_is_used_when_nothing_is_said(started: Path) -> None:
+def test_last_network_is_the_default(started: Path) -> None:
     network = resolve_network()
     assert (network.base_url, network.api_key) == (HERE, "last-key")
 
@@ -50,7 +51,7 @@ def test_key_of_the_last_network_goes_to_its_own_address(started: Path) -> None:
     assert resolve_network(base_url="http://127.0.0.1:8099/").api_key == "last-key"
 
 
-def test_key_of_the_last_network_is_never_sent_elsewhere(started: Path) -> None:
+def test_key_of_the_last_network_is_never_sent_to_another_address(started: Path) -> None:
     with pytest.raises(CliError, match="no API key") as caught:
         resolve_network(base_url="https://elsewhere.example/v1")
     assert caught.value.exit_code == 3
@@ -74,7 +75,7 @@ def test_no_network_is_known_when_its_files_are_gone(started: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", "{}", '{"base_url": 5, "api_key": "k"}', '{"base_url": "http://[::1]/v1"}']
 )
-def test_a_damaged_ready_file_is_said_to_be_damaged(started: Path, text: str) -> None:
+def test_a_damaged_ready_file_is_reported(started: Path, text: str) -> None:
     started.write_text(text)
     with pytest.raises(CliError, match="is damaged"):
         resolve_network()
@@ -131,7 +132,7 @@ def test_a_pointer_of_the_first_version_is_read_and_taken_over(started: Path, tm
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"ready_files": "x"}', '{"ready_files": [5]}', '{"ready_file": ""}'])
-def test_a_damaged_pointer_is_reported_and_written_anew(started: Path, text: str) -> None:
+def test_a_damaged_pointer_is_reported_and_rewritten(started: Path, text: str) -> None:
     recent_networks_file().write_text(text)
     with pytest.raises(CliError, match="is damaged"):
         resolve_network()
@@ -205,6 +206,6 @@ def test_commands_find_the_last_network(network: FakeNetwork, tmp_path: Path) ->
     ready_file = tmp_path / "ready.json"
     ready_file.write_text(json.dumps({"base_url": network.base_url, "api_key": KEY}))
     remember_network(ready_file)
-    network.on("GET /v1/models", {"object": "list", "data": [{"id": "a/b"}]})
-    assert run_alone("models", "-q").stdout == "a/b\n"
-    assert network.seen[0].headers["Authorization"] == f"Bearer {KEY}"
+    network.on("GET /v1/models", model_list(MODEL))
+    assert run_alone("models", "-q").stdout == "org/small-model\n"
+    assert network.requests[0].headers["Authorization"] == f"Bearer {KEY}"

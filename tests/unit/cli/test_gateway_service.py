@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sparewatt.cli.gateway.service import GatewayUnit, render_unit, service
+from sparewatt.cli.gateway import GatewayUnit, render_unit, service
 from sparewatt.core.errors import StartupError
 
 PROXIED = ("--behind-proxy", "--public-url", "https://gateway.example")
@@ -62,7 +62,7 @@ def test_a_gateway_that_would_refuse_to_start_gets_no_unit(words: tuple[str, ...
     assert told.output == ""
 
 
-def test_a_port_that_is_none_is_told_by_its_name() -> None:
+def test_an_invalid_port_is_named_in_the_error() -> None:
     told = run("--port", "99999")
     assert told.exit_code == 2
     assert "'--port': 99999 is not in the range 0<=x<=65535" in told.output
@@ -72,7 +72,7 @@ def test_the_unit_waits_longer_than_the_gateway_drains() -> None:
     assert read(run("--drain-s", "100").output)["TimeoutStopSec"] == "130"
 
 
-def test_a_mistyped_option_is_told_before_it_is_installed() -> None:
+def test_a_mistyped_option_is_an_error_before_it_is_installed() -> None:
     told = run("--behind-prox")
     assert told.exit_code == 2
     assert "ExecStart" not in told.output

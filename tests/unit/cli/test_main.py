@@ -233,7 +233,7 @@ def test_exit_code_of_a_command_can_be_returned(added: list[click.Command]) -> N
 
 @pytest.mark.skipif(os.name == "nt", reason="no such pipes")
 def test_a_reader_that_goes_away_is_no_error(network: FakeNetwork, run: Run) -> None:
-    network.on("GET /v1/models", {"object": "list", "data": [{"id": "m" * 200_000}]})
+    network.on("GET /v1/models", model_list(MODEL | {"id": "m" * 200_000}))
     words = [sys.executable, "-m", "sparewatt", "models", "-q"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -250,7 +250,7 @@ def test_a_full_disk_is_one_line(
     network: FakeNetwork, run: Run, monkeypatch: pytest.MonkeyPatch, chars: int, unbuffered: str
 ) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
-    network.on("GET /v1/models", {"object": "list", "data": [{"id": "m" * chars}]})
+    network.on("GET /v1/models", model_list(MODEL | {"id": "m" * chars}))
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "sparewatt", "models", "-q"]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -282,7 +282,7 @@ def test_a_node_fronts_a_server_or_serves_a_file_but_not_both() -> None:
 
 
 def test_an_ascii_terminal_gets_question_marks(network: FakeNetwork, run: Run) -> None:
-    network.on("GET /v1/models", {"object": "list", "data": [{"id": "modèle"}]})
+    network.on("GET /v1/models", model_list(MODEL | {"id": "modèle"}))
     done = subprocess.run(
         [sys.executable, "-m", "sparewatt", "models", "-q"],
         env=os.environ | {"PYTHONIOENCODING": "ascii"},

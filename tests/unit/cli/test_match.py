@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
+import msgspec
 import pytest
 
-from sparewatt.cli.match import Attempt, time_line
-from tests.unit.cli.canned import BERLIN, LIMA, NEURALGRID, NOBODY, OSLO, PAST, candidate, explanation
+from sparewatt.cli.match import time_line
+from sparewatt.protocol.api.matches import MatchAttempt
+from tests.unit.cli.canned import BERLIN, LIMA, NEURALGRID, NOBODY, OSLO, PAST, attempt, candidate, explanation, past
 from tests.unit.cli.conftest import Run, run_alone
 from tests.unit.cli.fake_network import FakeNetwork
 
@@ -20,15 +21,15 @@ def test_a_dry_run_asks_with_the_given_job(network: FakeNetwork, run: Run) -> No
     words = ["--prompt-tokens", "9", "org/small-model", "--max-tokens", "7", "--policy", "neuralgrid"]
     assert run("match", *words).exit_code == 0
     asked = {"model": "org/small-model", "prompt_tokens": 9, "max_tokens": 7, "policy": "neuralgrid"}
-    assert network.seen[0].body == asked
+    assert network.requests[0].body == asked
 
 
 def test_a_dry_run_asks_for_whom_the_query_allows(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", NEURALGRID)
     assert run("match", "org/small-model", "--route", "region=EU max_price<=0.3").exit_code == 0
-    assert network.seen[0].headers["X-Sparewatt-Route"] == "region=EU max_price<=0.3"
+    assert network.requests[0].headers["X-Sparewatt-Route"] == "region=EU max_price<=0.3"
     assert run("match", "org/small-model").exit_code == 0
-    assert "X-Sparewatt-Route" not in network.seen[1].headers
+    assert "X-Sparewatt-Route" not in network.requests[1].headers
 
 
 @pytest.mark.parametrize("query", ["region=É", "region=EU\nx: y"])
@@ -38,7 +39,7 @@ def test_a_query_that_fits_no_header_is_refused_before_anything_is_sent(
     result = run("match", "org/small-model", "--route", query)
     assert result.exit_code == 2
     assert "plain ASCII" in result.stderr
-    assert network.seen == []
+    assert network.requests == []
 
 
 def test_a_dry_run_shows_funnel_candidates_and_choice(network: FakeNetwork, run: Run) -> None:
@@ -47,7 +48,7 @@ def test_a_dry_run_shows_funnel_candidates_and_choice(network: FakeNetwork, run:
     assert result.exit_code == 0
     assert line_with("all nodes", result.stdout)[2] == "4"
     assert line_with("online ", result.stdout)[1:3] == ["1", "3"]
-    assert "not online  last seen 90 s ago" in result.stdout
+    assert "offline  last seen 90 s ago" in result.stdout
     assert line_with("COST", result.stdout) == ["NODE", "REGION", "COST", "NETWORK", "PREFILL", "DECODE", "USD"]
     assert line_with("→", result.stdout) == ["→", "berlin", "eu", "1,234", "12", "222", "1,000", "$0.0000012"]
     assert line_with("oslo", result.stdout) == ["oslo", "eu", "2,500", "40", "60", "2,400", "$0.0000012"]
@@ -83,7 +84,7 @@ def test_a_dry_run_without_a_candidate_has_its_own_exit_code(network: FakeNetwor
     assert "  - Wait for a node of org/small-model to come back." in result.stdout
 
 
-def test_a_dry_run_says_why_nobody_can(network: FakeNetwork, run: Run) -> None:
+def test_a_dry_run_says_why_no_node_can_take_it(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", NOBODY | {"why_nobody": "The model 'x' is not served by this network."})
     shown = run("match", "org/small-model").stdout
     assert "\nThe model 'x' is not served by this network.\nWhat would help most:\n" in shown
@@ -120,42 +121,28 @@ def test_explain_shows_the_attempts_on_a_time_line(network: FakeNetwork, run: Ru
 
 
 def test_explain_shows_where_one_node_went_on_with_anothers_answer(network: FakeNetwork, run: Run) -> None:
-    first = {"node": BERLIN, "name": "berlin", "outcome": "failed", "tokens": 12, "chars": 55, "continued_from": None}
-    second = {
-        "node": OSLO,
-        "name": "oslo",
-        "outcome": "done",
-        "tokens": 30,
-        "continued_from": {"tokens": 12, "chars": 55},
-    }
-    told = explanation(match_id="match_1", dry_run=False, outcome="done", attempts=[first, second])
-    network.on("GET /v1/matches/match_1", told)
+    first = attempt(BERLIN, "berlin", outcome="failed", tokens=12, chars=55)
+    second = attempt(OSLO, "oslo", tokens=30, continued_from={"tokens": 12, "chars": 55})
+    network.on("GET /v1/matches/match_1", past(attempts=[first, second]))
     shown = run("match", "explain", "match_1").stdout
     assert "\noslo went on after 12 tokens (55 characters)\n" in shown
     assert shown.count("went on") == 1
 
 
 def test_explain_shows_among_whom_the_node_was_chosen_that_went_on(network: FakeNetwork, run: Run) -> None:
-    told: dict[str, Any] = explanation(match_id="match_1", dry_run=False, outcome="done", chosen=OSLO)
-    [berlin] = [each for each in told["ranked"] if each["node"] == BERLIN]
-    told["attempts"] = [
-        {"node": BERLIN, "name": "berlin", "outcome": "failed"},
-        {"node": OSLO, "name": "oslo", "outcome": "done"},
-    ]
-    oslo = berlin | {"node": OSLO, "name": "oslo"}
-    told["moves"] = [{"attempt": 1, "after_tokens": 12, "chosen": OSLO, "candidates": [oslo]}]
-    network.on("GET /v1/matches/match_1", told)
+    attempts = [attempt(BERLIN, "berlin", outcome="failed"), attempt(OSLO, "oslo")]
+    move = {"attempt": 1, "after_tokens": 12, "chosen": OSLO, "candidates": [candidate(OSLO, "oslo", 1.0)]}
+    network.on("GET /v1/matches/match_1", past(chosen=OSLO, attempts=attempts, moves=[move]))
     shown = run("match", "explain", "match_1").stdout
     first, later = shown[shown.index("Candidates, ") :].split("Candidates to go on after 12 tokens")
     assert [line.split()[1] for line in first.splitlines() if line.startswith("→")] == ["berlin"]
     assert [line.split()[1] for line in later.splitlines() if line.startswith("→")] == ["oslo"]
 
 
-@pytest.mark.parametrize(("tokens", "verdict"), [(0, "Nobody answered."), (7, "Nobody answered to the end.")])
+@pytest.mark.parametrize(("tokens", "verdict"), [(0, "No node answered."), (7, "No node answered to the end.")])
 def test_explain_of_a_failed_match_names_no_winner(network: FakeNetwork, run: Run, tokens: int, verdict: str) -> None:
-    attempt = {"node": BERLIN, "name": "berlin", "outcome": "failed", "tokens": tokens}
-    failed = explanation(match_id="match_1", dry_run=False, outcome="failed", attempts=[attempt])
-    network.on("GET /v1/matches/match_1", failed)
+    tried = attempt(BERLIN, "berlin", outcome="failed", tokens=tokens)
+    network.on("GET /v1/matches/match_1", past(outcome="failed", attempts=[tried]))
     result = run("match", "explain", "match_1")
     assert result.stdout.endswith(f"\n{verdict}\n")
     assert "Went to" not in result.stdout
@@ -166,8 +153,8 @@ def test_explain_as_json(network: FakeNetwork, run: Run) -> None:
     assert json.loads(run("match", "explain", "match_1", "--json").stdout) == PAST
 
 
-def test_explain_of_a_match_that_found_nobody_is_no_failure(network: FakeNetwork, run: Run) -> None:
-    network.on("GET /v1/matches/match_1", NOBODY | {"dry_run": False, "match_id": "match_1"})
+def test_explain_of_a_match_without_a_node_is_no_failure(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/matches/match_1", past(ranked=[], chosen=None, outcome="failed"))
     result = run("match", "explain", "match_1")
     assert result.exit_code == 0
     assert "No node took this job." in result.stdout
@@ -176,7 +163,7 @@ def test_explain_of_a_match_that_found_nobody_is_no_failure(network: FakeNetwork
 def test_explain_says_that_an_answer_came_in_one_piece(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/matches/match_1", PAST)
     assert "in one piece" not in run("match", "explain", "match_1").stdout
-    whole = {"node": OSLO, "name": "oslo", "outcome": "done", "first_token_ms": None, "ended_ms": 9.0}
+    whole = attempt(OSLO, "oslo", ended_ms=9.0)
     network.on("GET /v1/matches/match_1", PAST | {"streamed": False, "attempts": [whole]})
     shown = run("match", "explain", "match_1").stdout
     assert "came in one piece" in shown
@@ -188,14 +175,14 @@ def test_explain_of_an_unknown_match_is_not_found(network: FakeNetwork, run: Run
     assert run("match", "explain", "match_0").exit_code == 4
 
 
-def test_a_model_called_explain_can_be_asked_for(network: FakeNetwork, run: Run) -> None:
+def test_a_model_can_be_called_explain(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/match", explanation())
     assert run("match", "--", "explain").exit_code == 0
-    assert network.seen[0].body["model"] == "explain"
+    assert network.requests[0].body["model"] == "explain"
 
 
 def test_many_rejections_are_cut(network: FakeNetwork, run: Run) -> None:
-    rejected = [{"node": LIMA, "name": f"n{i}", "reason": "not_online", "detail": None} for i in range(25)]
+    rejected = [{"node": LIMA, "name": f"n{i}", "reason": "offline", "detail": ""} for i in range(25)]
     network.on("POST /v1/match", explanation(rejected=rejected))
     output = run("match", "m").stdout
     assert "n19" in output
@@ -223,14 +210,15 @@ def test_an_option_before_explain_belongs_to_it(network: FakeNetwork, run: Run) 
 
 
 @pytest.mark.parametrize(
-    ("attempt", "line"),
+    ("times", "line"),
     [
-        (Attempt("n", started_ms=0, ended_ms=0), "░"),
-        (Attempt("n", started_ms=100), " " * 23 + "░"),
-        (Attempt("n", started_ms=0, first_token_ms=0, ended_ms=100), "█" * 24),
-        (Attempt("n", started_ms=50, first_token_ms=75), " " * 12 + "░" * 6),
+        ({"started_ms": 0, "ended_ms": 0}, "░"),
+        ({"started_ms": 100}, " " * 23 + "░"),
+        ({"started_ms": 0, "first_token_ms": 0, "ended_ms": 100}, "█" * 24),
+        ({"started_ms": 50, "first_token_ms": 75}, " " * 12 + "░" * 6),
     ],
 )
-def test_time_line_of_odd_attempts(attempt: Attempt, line: str) -> None:
-    assert time_line(attempt, end_ms=100).rstrip() == line
-    assert len(time_line(attempt, end_ms=0)) == 24
+def test_time_line_of_odd_attempts(times: dict[str, int], line: str) -> None:
+    odd = msgspec.convert(attempt("n", "n", **times), MatchAttempt)
+    assert time_line(odd, end_ms=100).rstrip() == line
+    assert len(time_line(odd, end_ms=0)) == 24

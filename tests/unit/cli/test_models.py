@@ -17,7 +17,7 @@ def test_models_are_listed_with_prices_per_million(network: FakeNetwork, run: Ru
     header, first, second = result.stdout.splitlines()
     assert header.split()[:4] == ["MODEL", "CONTEXT", "NODES", "WARM"]
     assert first.split() == ["org/small-model", "8,192", "3", "2", "Q8_0,", "F16", "$0.02", "$0.04"]
-    assert second.split() == ["bare", "-", "0", "0", "-", "-", "-"]
+    assert second.split() == ["bare", "-", "0", "0", "-", "$0", "$0"]
 
 
 def test_quiet_prints_ids_only(network: FakeNetwork, run: Run) -> None:
@@ -88,4 +88,6 @@ def test_an_answer_of_another_shape_is_explained(network: FakeNetwork, run: Run)
     network.on("GET /v1/models", {"models": []})
     result = run("models")
     assert result.exit_code == 1
+    assert f"The gateway at {network.base_url} answered something that this version" in result.stderr
     assert "does not know" in result.stderr
+    assert "Update" in result.stderr

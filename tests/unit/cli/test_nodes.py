@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sparewatt.cli import output
-from tests.unit.cli.canned import BERLIN, LIMA, OSLO, node, node_list
+from tests.unit.cli.canned import BERLIN, LIMA, OSLO, node, node_list, reputation
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
 
@@ -54,7 +54,7 @@ def test_no_nodes_says_what_to_do(network: FakeNetwork, run: Run) -> None:
 def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: Run) -> None:
     network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin"))
     causes = [{"cause": "link_lost", "count": 2, "last_unix_s": 1}]
-    known = {"score": 0.85, "lower": 0.71, "jobs": 20, "failures": 2, "causes": causes}
+    known = reputation(0.85, 0.71, jobs=20, failures=2, causes=causes)
     network.on(f"GET /v1/nodes/{BERLIN}/reputation", known)
     result = run("nodes", "show", BERLIN)
     assert result.exit_code == 0
@@ -73,7 +73,7 @@ def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: R
 
 def test_show_keeps_the_digits_of_a_small_number(network: FakeNetwork, run: Run) -> None:
     network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin", measured={"tflops": 0.024}))
-    network.on(f"GET /v1/nodes/{BERLIN}/reputation", {"score": 0.9, "lower": 0.7})
+    network.on(f"GET /v1/nodes/{BERLIN}/reputation", reputation(0.9, 0.7))
     rows = [line.split() for line in run("nodes", "show", BERLIN).stdout.splitlines()]
     assert ["hardware", "TFLOPS", "82.6", "0.024"] in rows
     assert ["Reputation", "90%,", "at", "least", "70%"] in rows
@@ -104,9 +104,9 @@ def test_a_narrow_terminal_gets_fewer_columns_in_whole_rows(
 
 
 def test_show_of_a_node_that_was_never_measured(network: FakeNetwork, run: Run) -> None:
-    bare = {"id": BERLIN, "name": "berlin", "state": "offline", "measured": {"tflops": None}, "models": []}
+    bare = node(BERLIN, "berlin", state="offline", measured={"tflops": None}, models=[])
     network.on(f"GET /v1/nodes/{BERLIN}", bare)
-    network.on(f"GET /v1/nodes/{BERLIN}/reputation", {"score": 0.5, "lower": 0.1, "jobs": 0, "failures": 0})
+    network.on(f"GET /v1/nodes/{BERLIN}/reputation", reputation(0.5, 0.1, jobs=0, failures=0, causes=[]))
     result = run("nodes", "show", BERLIN)
     assert result.exit_code == 0
     assert result.stdout.endswith("Models\nnone\n")
@@ -154,7 +154,7 @@ def test_a_query_with_words_for_operators_is_one_too(network: FakeNetwork, run: 
     assert "berlin" in run("nodes", "region in [EU, NA]").stdout
 
 
-def test_a_query_that_nobody_satisfies_says_what_would_help(network: FakeNetwork, run: Run) -> None:
+def test_a_query_that_no_node_satisfies_says_what_would_help(network: FakeNetwork, run: Run) -> None:
     funnel = [{"filter": "region", "dropped": 4, "left": 3}, {"filter": "max_price", "dropped": 3, "left": 0}]
     helps = ["max_price 0.3→0.34 adds 3 nodes"]
     network.on(
@@ -176,4 +176,4 @@ def test_a_query_of_an_empty_network_says_how_to_join(network: FakeNetwork, run:
 def test_a_mistyped_command_is_no_query(network: FakeNetwork, run: Run) -> None:
     result = run("nodes", "shwo")
     assert result.exit_code == 2
-    assert not network.seen
+    assert not network.requests

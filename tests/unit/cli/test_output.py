@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -14,8 +15,17 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-TABLE = [*output.left("NAME"), *output.right("N")]
-ROWS: list[output.Row] = [[output.Cell("[b]a[/b]", "red"), "1"], ["long name :smile:", "1,000"]]
+Row = Sequence[output.Cell | str]
+
+
+def column(
+    make: Callable[[str, Callable[[Row], output.Cell | str]], output.Column[Row]], header: str, at: int
+) -> output.Column[Row]:
+    return make(header, lambda row: row[at])
+
+
+TABLE = [column(output.left, "NAME", 0), column(output.right, "N", 1)]
+ROWS: list[Row] = [[output.Cell("[b]a[/b]", "red"), "1"], ["long name :smile:", "1,000"]]
 
 
 def test_a_pipe_gets_aligned_text_without_colour(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,6 +42,14 @@ def test_a_terminal_gets_colour_and_names_as_they_are(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.usefixtures("terminal")
+def test_a_marked_row_is_styled_whole_but_for_cells_with_a_style(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(TABLE, ROWS, is_marked=lambda row: row is ROWS[0])
+    marked, plain = capsys.readouterr().out.splitlines()[1:]
+    assert "\x1b[31m[b]a[/b]" in marked
+    assert marked.count("\x1b[") > plain.count("\x1b[")
+
+
+@pytest.mark.usefixtures("terminal")
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     output.print_table(TABLE, ROWS)
@@ -40,8 +58,13 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert "\x1b" not in capsys.readouterr().out
 
 
-WIDE: list[output.Column] = [*output.left("ID"), *output.prose("WHY"), *output.right("A", "B")]
-WIDE_ROWS: list[output.Row] = [["key_" + "x" * 30, "words that may go to another line", "1,000", "2,000"]]
+WIDE = [
+    column(output.left, "ID", 0),
+    column(output.prose, "WHY", 1),
+    column(output.right, "A", 2),
+    column(output.right, "B", 3),
+]
+WIDE_ROWS: list[Row] = [["key_" + "x" * 30, "words that may go to another line", "1,000", "2,000"]]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +100,8 @@ def test_a_column_without_a_header_is_left_out_without_a_word(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "10")
-    output.print_table(output.left("NAME", ""), [["x", "█" * 24]], may_drop=("",))
+    columns = [column(output.left, "NAME", 0), column(output.left, "", 1)]
+    output.print_table(columns, [["x", "█" * 24]], may_drop=("",))
     shown = capsys.readouterr()
     assert "█" not in shown.out
     assert shown.err == ""

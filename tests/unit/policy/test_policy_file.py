@@ -7,7 +7,7 @@ import pytest
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError, UnknownField
 from sparewatt.core.limits import POLICY_FILE_CHARS_MAX
 from sparewatt.policy.model import Policy, Range
-from sparewatt.policy.policy_file import read_policy_file
+from sparewatt.policy.policy_file import error_line, read_policy_file
 
 NORWAY = Policy(region=frozenset({"NO"}))
 
@@ -67,3 +67,19 @@ def test_a_value_of_the_wrong_type_in_a_file_is_named() -> None:
     with pytest.raises(InvalidField) as caught:
         read_policy_file("uptime: [0.9]")
     assert caught.value.param == "policy.uptime"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("region: [EU]\nregoin: EU\n", 2),
+        ("policy:\n  region: EU\n  uptime: [0.9]\n", 3),
+        ("region: [EU\nuptime: 1\n", 2),
+        ('{"region": "EU",\n "regoin": "EU"}', 2),
+        ("[1, 2]", None),
+    ],
+)
+def test_an_error_in_a_file_has_its_line(text: str, line: int | None) -> None:
+    with pytest.raises(BadRequest) as caught:
+        read_policy_file(text)
+    assert error_line(text, caught.value) == line

@@ -1,84 +1,54 @@
-"""`sparewatt credits`: what an account has to spend, and how it gets more."""
+"""`sparewatt credits` and `treasury`: what an account has to spend, and what pays for serving free credits."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
-import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient
-from sparewatt.cli.context import json_option, network_options
-from sparewatt.cli.groups import DefaultGroup
-from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, amount_body, path_with_query
+from sparewatt.cli.client import ApiClient, ApiReply, path_with_query
+from sparewatt.cli.context import network_options
+from sparewatt.cli.groups import DefaultGroup, examples
+from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option, amount_body
+from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
-
-id_option = click.option(
-    "--id", "reference", metavar="ID", help="A name for this, so that doing it twice does it once."
+from sparewatt.protocol.api.credits import (
+    CreditBalance,
+    CreditBalanceReply,
+    CreditPosting,
+    TreasuryBalance,
+    TreasuryPosting,
+    TreasuryReply,
 )
 
-
-class Credits(msgspec.Struct):
-    balance_usd: str = "0"
-    promo_usd: str = "0"
-    paid_usd: str = "0"
-    reserved_usd: str = "0"
-    total_usage: float = 0.0
-    promo_expires_at: float | None = None
-
-
-class Shown(msgspec.Struct):
-    data: Credits
-
-
-class _Moved(msgspec.Struct):
-    account: str
-    posted: bool
-    credits: Credits
+id_option = click.option("--id", "reference", metavar="ID", help="An idempotency key: the same one twice is done once.")
 
 
 @click.group("credits", cls=DefaultGroup, default="balance")
+@examples("sparewatt credits", "sparewatt credits deposit 5")
 def credits_() -> None:
-    """Show what you have to spend, and get more.
-
-    \b
-    Example:
-      sparewatt credits
-      sparewatt credits deposit 5
-    """
+    """Show what you have to spend, and get more."""
 
 
 @credits_.command("balance")
-@click.option("--account", metavar="ID_OR_EMAIL", help="Of somebody else; for operators.")
-@json_option
+@account_option
 @network_options
+@examples("sparewatt credits balance")
 def balance(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """Show your credits: free ones, which are spent first, and paid ones.
-
-    \b
-    Example:
-      sparewatt credits balance
-    """
+    """Show your credits: free ones, which are spent first, and paid ones."""
     reply = client.get(path_with_query("/credits", {"account": account}))
-    if as_json:
-        output.print_json(reply.json())
-        return
-    found = reply.parse(Shown).data
-    output.print_facts(_facts(found))
-    if found.balance_usd == "0":
-        output.note("Nothing left to spend. 'sparewatt credits deposit USD' adds some, or ask the network's operator.")
+    reply.show(CreditBalanceReply, _print_balance, as_json=as_json)
 
 
 @credits_.command("grant", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("account", metavar="ID_OR_EMAIL")
 @click.argument("usd", metavar="USD")
 @click.option("--days", type=NUMBER, help="How long they last.  [default: the network's setting]")
-@click.option("--memo", help="Why; kept with it.")
+@click.option("--memo", help="The reason, stored with it.")
 @id_option
-@json_option
 @network_options
+@examples("sparewatt credits grant ann@example.com 5 --days 30 --id welcome-ann")
 def grant(
     client: ApiClient,
     *,
@@ -89,49 +59,37 @@ def grant(
     reference: str | None,
     as_json: bool,
 ) -> None:
-    """Give an account free credits. For operators.
-
-    \b
-    Example:
-      sparewatt credits grant ann@example.com 5 --days 30 --id welcome-ann
-    """
+    """Give an account free credits. For operators."""
     body = amount_body(usd, reference=reference) | {"account": account, "days": days, "memo": memo}
-    _print_result(client.post("/credits/grant", body).json(), verb="Granted", usd=usd, as_json=as_json)
+    _report(client.post("/credits/grant", body), f"Granted {_amount(usd)}.", as_json=as_json)
 
 
 @credits_.command("deposit", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("usd", metavar="USD")
-@click.option("--by", "adapter", default="test", show_default=True, help="The rail that the money came by.")
+@click.option("--by", "adapter", default="test", show_default=True, help="The payment adapter.")
 @id_option
-@json_option
 @network_options
+@examples("sparewatt credits deposit 5", "sparewatt credits deposit 5 --by chain")
 def deposit(client: ApiClient, *, usd: str, adapter: str, reference: str | None, as_json: bool) -> None:
     """Add paid credits to your account. On a network of your own, test money is enough.
 
     With --by chain they come out of your account's address on the network's chain, into its settlement contract.
-
-    \b
-    Example:
-      sparewatt credits deposit 5
-      sparewatt credits deposit 5 --by chain
     """
     body = amount_body(usd, reference=reference) | {"adapter": adapter}
-    _print_result(client.post("/credits/deposit", body).json(), verb="Deposited", usd=usd, as_json=as_json)
+    _report(client.post("/credits/deposit", body), f"Deposited {_amount(usd)}.", as_json=as_json)
 
 
-def _print_result(told: Any, *, verb: str, usd: str, as_json: bool) -> None:
-    if as_json:
-        output.print_json(told)
-        return
-    moved = msgspec.convert(told, _Moved)
-    has = f"{moved.account} now has {output.format_usd(moved.credits.balance_usd)}."
-    output.print_lines(
-        [
-            f"{verb} {output.format_usd(usd.removeprefix('$'))}. {has}"
-            if moved.posted
-            else f"Done before, nothing changed. {has}"
-        ]
-    )
+def _amount(usd: str) -> str:
+    return output.format_usd(usd.removeprefix("$"))
+
+
+def _report(reply: ApiReply, text: str, *, as_json: bool) -> None:
+    def show(posting: CreditPosting) -> None:
+        result = text if posting.posted else "Done before, nothing changed."
+        balance = output.format_usd(posting.credits.balance_usd)
+        output.print_lines([f"{result} {posting.account} now has {balance}."])
+
+    reply.show(CreditPosting, show, as_json=as_json)
 
 
 def format_time_left(seconds: float) -> str:
@@ -142,13 +100,65 @@ def format_time_left(seconds: float) -> str:
     return f"in {hours} hour{'s' if hours > 1 else ''}" if hours >= 1 else "within the hour"
 
 
-def _facts(found: Credits) -> list[tuple[str, output.Cell | str]]:
-    ends = found.promo_expires_at
-    expiry = "" if ends is None else f", the next expire {format_time_left(ends - time.time())}"
+def _print_balance(reply: CreditBalanceReply) -> None:
+    output.print_facts(_facts(reply.data))
+    if reply.data.balance_usd == "0":
+        output.note("Nothing left to spend. 'sparewatt credits deposit USD' adds some, or ask the network's operator.")
+
+
+def _facts(credit: CreditBalance) -> list[Fact]:
+    ends_at = credit.promo_expires_at
+    expiry = "" if ends_at is None else f", the next expire {format_time_left(ends_at - time.time())}"
     return [
-        ("Balance", f"${found.balance_usd}"),
-        ("Free", f"${found.promo_usd} (spent first{expiry})"),
-        ("Paid", f"${found.paid_usd}"),
-        ("Reserved", f"{output.format_usd(found.reserved_usd)} of it, by gateways for your requests"),
-        ("Spent", f"{output.format_usd(found.total_usage)} so far"),
+        ("Balance", f"${credit.balance_usd}"),
+        ("Free", f"${credit.promo_usd} (spent first{expiry})"),
+        ("Paid", f"${credit.paid_usd}"),
+        ("Reserved", f"{output.format_usd(credit.reserved_usd)} of it, by gateways for your requests"),
+        ("Spent", f"{output.format_usd(bytes(credit.total_usage).decode())} so far"),
     ]
+
+
+@click.group(cls=DefaultGroup, default="show")
+@examples("sparewatt treasury", "sparewatt treasury fund 100")
+def treasury() -> None:
+    """Show or fund the treasury, which pays node owners for serving free credits."""
+
+
+@treasury.command("show")
+@network_options
+@examples("sparewatt treasury show")
+def show(client: ApiClient, *, as_json: bool) -> None:
+    """Show what is there, and how much of it becomes payable per day."""
+    client.get("/treasury").show(TreasuryReply, _print_treasury, as_json=as_json)
+
+
+@treasury.command("fund", context_settings=NEGATIVE_IS_NO_OPTION)
+@click.argument("usd", metavar="USD")
+@id_option
+@network_options
+@examples("sparewatt treasury fund 100 --id november")
+def fund(client: ApiClient, *, usd: str, reference: str | None, as_json: bool) -> None:
+    """Put money aside for owners who serve free credits. For operators."""
+    reply = client.post("/treasury/fund", amount_body(usd, reference=reference))
+    reply.show(TreasuryPosting, _print_funding, as_json=as_json)
+
+
+def _print_treasury(reply: TreasuryReply) -> None:
+    _print_treasury_balance(reply.data)
+    if reply.data.balance_usd == "0":
+        output.note("Empty: promo income stays unpaid until an operator runs 'sparewatt treasury fund USD'.")
+
+
+def _print_funding(posting: TreasuryPosting) -> None:
+    output.note("Funded." if posting.posted else "Done before, nothing changed.")
+    _print_treasury_balance(posting.treasury)
+
+
+def _print_treasury_balance(balance: TreasuryBalance) -> None:
+    output.print_facts(
+        [
+            ("Treasury", output.format_usd(balance.balance_usd)),
+            ("Per day", f"at most {output.format_usd(balance.daily_budget_usd)} becomes payable"),
+            ("Today", f"{output.format_usd(balance.redeemed_today_usd)} so far"),
+        ]
+    )

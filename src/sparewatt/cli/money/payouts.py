@@ -1,205 +1,142 @@
-"""`sparewatt payouts`: what was put into batches for the chain, how to fetch it, and whether a root holds."""
+"""`sparewatt payouts`: payout batches, how to claim what one earned, and whether a batch's Merkle root holds."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
-import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient, path_of
-from sparewatt.cli.context import json_option, network_options
+from sparewatt.cli.client import ApiClient, path_of, path_with_query
+from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.groups import DefaultGroup
-from sparewatt.cli.money.statements import PAGE_LINES, PAGES_MAX, path_with_query
-
-
-class Payment(msgspec.Struct):
-    epoch: int
-    created_at: float
-    address: str
-    amount_usd: str
-    earned_usd: str
-    state: str
-
-
-class Batch(msgspec.Struct):
-    epoch: int
-    created_at: float
-    root: str
-    leaves: int
-    promised_usd: str
-    promised_micro: int
-    added_usd: str
-    state: str
-
-
-class _Payments(msgspec.Struct):
-    data: list[Payment]
-
-
-class _Batches(msgspec.Struct):
-    data: list[Batch]
-
-
-class Claim(msgspec.Struct):
-    address: str
-    amount_usd: str
-    state: str
-    reason: str | None = None
-    tx: str | None = None
-
-
-class _Claims(msgspec.Struct):
-    data: list[Claim]
-    claimed_usd: str
-    waiting_usd: str
-    waiting_micro: int
+from sparewatt.cli.groups import DefaultGroup, examples
+from sparewatt.cli.money.statements import PAGE_LINES, PAGES_MAX, account_option
+from sparewatt.cli.output import Column, left, right
+from sparewatt.protocol.api.payouts import (
+    Payout,
+    PayoutBatch,
+    PayoutBatchCreation,
+    PayoutBatchLeaves,
+    PayoutBatchList,
+    PayoutClaimList,
+    PayoutLeaf,
+    PayoutList,
+)
 
 
 @click.group(cls=DefaultGroup, default="list")
+@examples("sparewatt payouts", "sparewatt payouts claim", "sparewatt payouts verify 3")
 def payouts() -> None:
-    """Show what you were paid, fetch it, and check it.
-
-    \b
-    Example:
-      sparewatt payouts
-      sparewatt payouts claim
-      sparewatt payouts verify 3
-    """
+    """Show what you were paid, claim it, and check it."""
 
 
 @payouts.command("list")
-@click.option("--account", metavar="ID_OR_EMAIL", help="Of somebody else; for operators.")
-@json_option
+@account_option
 @network_options
+@examples("sparewatt payouts list")
 def list_payouts(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """List your payouts, the newest first.
-
-    \b
-    Example:
-      sparewatt payouts list
-    """
+    """List your payouts, the newest first."""
     reply = client.get(path_with_query("/payouts", {"account": account, "limit": PAGE_LINES}))
-    found = reply.parse(_Payments).data
-    if as_json:
-        output.print_json(reply.json())
-    elif found:
-        columns = [*output.left("BATCH", "WHEN", "STATE"), *output.right("AMOUNT", "IN ALL"), *output.left("ADDRESS")]
-        output.print_table(columns, [_payment_row(row) for row in found], may_drop=("ADDRESS", "IN ALL", "WHEN"))
-    else:
+    reply.show(PayoutList, _print_payouts, as_json=as_json)
+
+
+def _print_payouts(listed: PayoutList) -> None:
+    if not listed.data:
         output.note("No payouts yet. 'sparewatt node earnings' shows what is pending for the next batch.")
-
-
-def _payment_row(row: Payment) -> output.Row:
-    when = output.ago(row.created_at, now_s=time.time())
-    amounts = output.format_usd(row.amount_usd), output.format_usd(row.earned_usd)
-    return [str(row.epoch), when, row.state, *amounts, row.address]
+        return
+    columns: list[Column[Payout]] = [
+        left("BATCH", lambda payout: str(payout.epoch)),
+        left("WHEN", lambda payout: output.ago(payout.created_at, now_s=time.time())),
+        left("STATE", lambda payout: payout.state),
+        right("AMOUNT", lambda payout: output.format_usd(payout.amount_usd)),
+        right("IN ALL", lambda payout: output.format_usd(payout.earned_usd)),
+        left("ADDRESS", lambda payout: payout.address),
+    ]
+    output.print_table(columns, listed.data, may_drop=("ADDRESS", "IN ALL", "WHEN"))
 
 
 @payouts.command("batches")
-@json_option
 @network_options
+@examples("sparewatt payouts batches")
 def list_batches(client: ApiClient, *, as_json: bool) -> None:
-    """List the network's payout batches. Anybody may.
-
-    \b
-    Example:
-      sparewatt payouts batches
-    """
+    """List the network's payout batches. Any account may see them."""
     reply = client.get(path_with_query("/payouts/batches", {"limit": PAGE_LINES}))
-    found = reply.parse(_Batches).data
-    if as_json:
-        output.print_json(reply.json())
-    elif found:
-        columns = [
-            *output.left("BATCH", "WHEN", "STATE"),
-            *output.right("LEAVES", "ADDED", "IN ALL"),
-            *output.left("ROOT"),
-        ]
-        output.print_table(columns, [_batch_row(row) for row in found], may_drop=("WHEN", "LEAVES", "ADDED"))
-    else:
+    reply.show(PayoutBatchList, _print_batches, as_json=as_json)
+
+
+def _print_batches(listed: PayoutBatchList) -> None:
+    if not listed.data:
         output.note("No batch yet. An operator can make one now with 'sparewatt payouts make'.")
-
-
-def _batch_row(row: Batch) -> output.Row:
-    when, count = output.ago(row.created_at, now_s=time.time()), output.format_count(row.leaves)
-    amounts = output.format_usd(row.added_usd), output.format_usd(row.promised_usd)
-    return [str(row.epoch), when, row.state, count, *amounts, row.root]
+        return
+    columns: list[Column[PayoutBatch]] = [
+        left("BATCH", lambda batch: str(batch.epoch)),
+        left("WHEN", lambda batch: output.ago(batch.created_at, now_s=time.time())),
+        left("STATE", lambda batch: batch.state),
+        right("LEAVES", lambda batch: output.format_count(batch.leaves)),
+        right("ADDED", lambda batch: output.format_usd(batch.added_usd)),
+        right("IN ALL", lambda batch: output.format_usd(batch.promised_usd)),
+        left("ROOT", lambda batch: batch.root),
+    ]
+    output.print_table(columns, listed.data, may_drop=("WHEN", "LEAVES", "ADDED"))
 
 
 @payouts.command("make")
-@json_option
 @network_options
+@examples("sparewatt payouts make")
 def make_batch(client: ApiClient, *, as_json: bool) -> None:
-    """Put what was earned into a batch now, instead of at its time. For operators.
+    """Make a batch of what was earned now, before it is due. For operators."""
+    client.post("/payouts/batches", {}).show(PayoutBatchCreation, _print_creation, as_json=as_json)
 
-    \b
-    Example:
-      sparewatt payouts make
-    """
-    told = client.post("/payouts/batches", {}).json()
-    if as_json:
-        output.print_json(told)
-    elif told["made"]:
-        batch = msgspec.convert(told["batch"], Batch)
-        output.print_lines([f"Batch {batch.epoch}: {output.format_usd(batch.added_usd)} more, root {batch.root}."])
-    else:
+
+def _print_creation(creation: PayoutBatchCreation) -> None:
+    batch = creation.batch
+    if batch is None:
         output.note("Nothing new was earned or spent since the last batch.")
+    else:
+        output.print_lines([f"Batch {batch.epoch}: {output.format_usd(batch.added_usd)} more, root {batch.root}."])
 
 
 @payouts.command("claim")
-@click.option("--account", metavar="ID_OR_EMAIL", help="Of somebody else; for operators.")
-@json_option
+@account_option
 @network_options
+@examples("sparewatt payouts claim")
 def claim(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """Fetch what you earned, as far as its batches are on the chain. It goes to your account's address there.
-
-    \b
-    Example:
-      sparewatt payouts claim
-    """
+    """Claim what you earned, as far as its batches are on the chain. It goes to your account's address there."""
     reply = client.post(path_with_query("/payouts/claim", {"account": account}), {})
-    told = reply.parse(_Claims)
-    claimed = [each for each in told.data if each.state == "claimed"]
-    if as_json:
-        output.print_json(reply.json())
-    elif told.data:
+    reply.show(PayoutClaimList, _print_claims, as_json=as_json)
+    for each in reply.parse(PayoutClaimList).data:
+        if each.state == "failed":
+            amount = output.format_usd(each.amount_usd)
+            raise CliError(f"{amount} for {each.address} could not be claimed: {each.reason}")
+
+
+def _print_claims(claims: PayoutClaimList) -> None:
+    if claims.data:
         output.print_lines(
-            [f"Claimed {output.format_usd(each.amount_usd)} to {each.address} ({each.tx})." for each in claimed]
+            f"Claimed {output.format_usd(each.amount_usd)} to {each.address} ({each.tx})."
+            for each in claims.data
+            if each.state == "claimed"
         )
-    else:
-        output.note(_nothing_to_claim(told))
-    for failed in [each for each in told.data if each not in claimed]:
-        amount = output.format_usd(failed.amount_usd)
-        raise CliError(f"{amount} for {failed.address} could not be claimed: {failed.reason}")
-
-
-def _nothing_to_claim(told: _Claims) -> str:
-    waits = f" {output.format_usd(told.waiting_usd)} wait for their batch to be posted." if told.waiting_micro else ""
-    return f"Nothing to claim now; {output.format_usd(told.claimed_usd)} were claimed so far.{waits}"
+        return
+    waiting, claimed = output.format_usd(claims.waiting_usd), output.format_usd(claims.claimed_usd)
+    waits = f" {waiting} wait for their batch to be posted." if claims.waiting_micro else ""
+    output.note(f"Nothing to claim now; {claimed} were claimed so far.{waits}")
 
 
 @payouts.command("verify")
 @click.argument("epoch", type=click.IntRange(1))
-@json_option
 @network_options
+@examples("sparewatt payouts verify 3")
 def verify(client: ApiClient, *, epoch: int, as_json: bool) -> None:
-    """Compute a batch's root from its published leaves, here, and compare.
-
-    \b
-    Example:
-      sparewatt payouts verify 3
-    """
+    """Compute a batch's Merkle root from its published leaves, here, and compare."""
     from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 
     batch, leaves = _fetch_batch(client, epoch)
-    entries = [PayoutEntry(leaf["address"], leaf["earned_micro"], leaf["spent_micro"]) for leaf in leaves]
-    root = "0x" + settlement_tree(entries).root.hex()
-    promised = sum(leaf["earned_micro"] for leaf in leaves)
-    holds = root == batch.root and promised == batch.promised_micro and len(leaves) == batch.leaves
+    tree = settlement_tree([PayoutEntry(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves])
+    root = "0x" + tree.root.hex()
+    promised_micro = sum(leaf.earned_micro for leaf in leaves)
+    holds = root == batch.root and promised_micro == batch.promised_micro and len(leaves) == batch.leaves
     if as_json:
         output.print_json({"epoch": epoch, "root": root, "published_root": batch.root, "verified": holds})
     elif holds:
@@ -211,15 +148,14 @@ def verify(client: ApiClient, *, epoch: int, as_json: bool) -> None:
         )
 
 
-def _fetch_batch(client: ApiClient, epoch: int) -> tuple[Batch, list[dict[str, Any]]]:
-    leaves: list[dict[str, Any]] = []
+def _fetch_batch(client: ApiClient, epoch: int) -> tuple[PayoutBatch, list[PayoutLeaf]]:
+    leaves: list[PayoutLeaf] = []
     after: str | None = None
     for _ in range(PAGES_MAX + 50):
         path = path_with_query(path_of("payouts", "batches", str(epoch)), {"limit": PAGE_LINES, "after": after})
-        reply = client.get(path)
-        told = reply.json()
-        leaves += told["data"]
-        after = told["next"]
+        page = client.get(path).parse(PayoutBatchLeaves)
+        leaves += page.data
+        after = page.next
         if after is None:
-            return reply.parse(Batch), leaves
+            return page, leaves
     raise CliError(f"Batch {epoch} has more leaves than a contract takes.")

@@ -1,41 +1,46 @@
-"""What commands about money share: statements page by page, as lines or as CSV, and the options that choose them."""
+"""What commands about money share: statements page by page, as lines or as CSV, and their options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote
 
 import click
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient, ApiReply
+from sparewatt.cli.client import ApiClient, ApiReply, path_with_query
 
-F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+Query = Mapping[str, object]
+
 PAGES_MAX = 1_000
-"""A million lines. Whoever has more asks for a shorter time."""
+"""A million lines. For more of them, a shorter time can be chosen."""
 PAGE_LINES = 1_000
 NEXT_HEADER = "x-sparewatt-next"
 
 NEGATIVE_IS_NO_OPTION = {"ignore_unknown_options": True}
-"""So that an amount like -1 is refused for what it is."""
+"""With this, an amount like -1 is refused by the network as an amount, not by click as an option."""
 
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="Print a statement as CSV.")
-
-
-def span_options(command: F) -> F:
-    """Give a command `--from` and `--to`."""
-    command = click.option("--to", "to_", metavar="DAY", help="Last day (UTC).  [default: today]")(command)
-    return click.option("--from", "from_", metavar="DAY", help="First day (UTC).  [default: 30 days back]")(command)
+account_option = click.option("--account", metavar="ID_OR_EMAIL", help="Another account; for operators.")
 
 
-def path_with_query(path: str, query: Mapping[str, object]) -> str:
-    """What is None was not asked for."""
-    given = {name: str(value) for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+def statement_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command `--account`, `--from` and `--to`, as query parameters in its argument `span`, and `--csv`."""
+
+    @account_option
+    @click.option("--from", "from_", metavar="DAY", help="First day (UTC).  [default: 30 days back]")
+    @click.option("--to", "to_", metavar="DAY", help="Last day (UTC).  [default: today]")
+    @click.option("--csv", "as_csv", is_flag=True, help="Print a statement as CSV.")
+    @functools.wraps(command)
+    def with_span(*args: Any, account: str | None, from_: str | None, to_: str | None, **rest: Any) -> R:
+        return command(*args, span={"account": account, "from": from_, "to": to_}, **rest)
+
+    return with_span
 
 
-def fetch_pages(client: ApiClient, path: str, query: Mapping[str, object]) -> Iterator[ApiReply]:
+def fetch_pages(client: ApiClient, path: str, query: Query) -> Iterator[ApiReply]:
     """Every page of a statement."""
     after: str | None = None
     for _ in range(PAGES_MAX):
@@ -47,19 +52,17 @@ def fetch_pages(client: ApiClient, path: str, query: Mapping[str, object]) -> It
     output.note(f"Only the first {PAGES_MAX * PAGE_LINES:,} lines. Ask for a shorter time with --from and --to.")
 
 
-def fetch_lines(client: ApiClient, path: str, query: Mapping[str, object]) -> list[dict[str, Any]]:
-    return [line for reply in fetch_pages(client, path, query) for line in reply.json()["data"]]
+def json_lines(pages: Iterable[ApiReply]) -> list[dict[str, Any]]:
+    """The lines of all pages as the gateway wrote them, for `--json`."""
+    return [line for page in pages for line in page.json()["data"]]
 
 
-def print_csv(client: ApiClient, path: str, query: Mapping[str, object]) -> None:
-    """As the network wrote it; the names of the columns once."""
-    for number, reply in enumerate(fetch_pages(client, path, {**query, "format": "csv"})):
-        text = reply.body.decode()
-        if number:
-            text = text.partition("\r\n")[2]
-        click.echo(text, nl=False)
+def print_csv(client: ApiClient, path: str, query: Query) -> None:
+    """Print the gateway's CSV, with the names of the columns once."""
+    for number, page in enumerate(fetch_pages(client, path, {**query, "format": "csv"})):
+        text = page.body.decode()
+        click.echo(text.partition("\r\n")[2] if number else text, nl=False)
 
 
 def amount_body(usd: str, *, reference: str | None) -> dict[str, object]:
-    body: dict[str, object] = {"usd": usd}
-    return body | {"id": reference} if reference else body
+    return {"usd": usd, **({"id": reference} if reference else {})}

@@ -1,4 +1,4 @@
-"""`sparewatt node`: lend this machine to a network."""
+"""`sparewatt node`: lend this machine to a network. Here are the group and its commands `join`, `token` and `why`."""
 
 from __future__ import annotations
 
@@ -7,32 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient, path_of
+from sparewatt.cli.client import ApiClient, path_of, path_with_query
 from sparewatt.cli.context import json_option, network_options
 from sparewatt.cli.errors import CliError
-from sparewatt.cli.node.agent import joined_network_options
-from sparewatt.cli.node.availability import drain, pause, resume, schedule
-from sparewatt.cli.node.doctor import doctor
+from sparewatt.cli.groups import examples
+from sparewatt.cli.node.agent import data_option, joined_network_options, node_dir
 from sparewatt.cli.node.earnings import earnings
-from sparewatt.cli.node.logs import logs
-from sparewatt.cli.node.price import price
+from sparewatt.cli.node.owner_settings import drain, pause, price, resume, schedule
 from sparewatt.cli.node.service import service
-from sparewatt.cli.node.status import status
+from sparewatt.cli.node.status import doctor, logs, status
 from sparewatt.cli.param_types import NUMBER
+from sparewatt.protocol.api.accounts import JoinToken
+from sparewatt.protocol.api.nodes import NodeMatchReport
 
 
 @click.group()
+@examples("sparewatt node token", "sparewatt node join https://gateway.example --token join-sw-…")
 def node() -> None:
-    """Lend this machine's GPU to a network.
-
-    \b
-    Example:
-      sparewatt node token
-      sparewatt node join https://gateway.example --token join-sw-…
-    """
+    """Lend this machine's GPU to a network."""
 
 
 for _command in (earnings, status, pause, resume, drain, schedule, price, doctor, logs, service):
@@ -42,7 +36,7 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @node.command("join")
 @click.argument("gateway_url", metavar="URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
-@click.option("--backend", "backend_url", metavar="URL", help="The model server to front; 'auto' looks for one.")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to use; 'auto' looks for one.")
 @click.option(
     "--serve",
     type=click.Path(path_type=Path),
@@ -50,16 +44,16 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
     help="Serve this GGUF file (needs: pip install xllamacpp).",
 )
 @click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
-@click.option("--serve-slots", type=int, help="Answers at once of a served file.")
+@click.option("--serve-slots", type=int, help="Parallel answers of a served file.")
 @click.option(
     "--data",
     "data_dir",
     type=click.Path(path_type=Path),
     help="Where key and measurements are kept.  [default: ~/.local/share/sparewatt/node]",
 )
-@click.option("--name", help="How people call this node.")
-@click.option("--region", help="Where it stands: a country or a group of them (DE, de-berlin, eu-west).")
-@click.option("--gpu", help="The GPU's model, where it cannot be found out.")
+@click.option("--name", help="The display name of this node.")
+@click.option("--region", help="Where it is: a country or a group of them (DE, de-berlin, eu-west).")
+@click.option("--gpu", help="The GPU's model, where it cannot be detected.")
 @click.option("--vram-gb", type=NUMBER, help="Memory that the model server may use.")
 @click.option("--tflops", type=NUMBER, help="Compute, as the datasheet has it: a claim; speeds are measured.")
 @click.option("--hourly-usd", metavar="USD", help="What an hour of this machine costs.")
@@ -71,20 +65,20 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [node]).")
 @json_option
+@examples(
+    "sparewatt node join https://gateway.example --token join-sw-… --backend http://127.0.0.1:8080",
+    "sparewatt node join http://127.0.0.1:8484 --serve model.gguf",
+)
 def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) -> None:
     """Join a network and serve its jobs until stopped (Ctrl-C or SIGTERM finishes running answers first).
 
     The node dials out: no port has to be open. Its key is made on first start. Name, region, prices and what it serves
     with are kept for the next join.
-
-    \b
-    Example:
-      sparewatt node join https://gateway.example --token join-sw-… --backend http://127.0.0.1:8080
-      sparewatt node join http://127.0.0.1:8484 --serve model.gguf
     """
     if flags["backend_url"] and flags["serve"]:
         raise click.UsageError("--backend fronts a server that runs, --serve starts one: give one of them.")
     import asyncio
+    import json
 
     from sparewatt.core.errors import JoinRefused, StartupError
     from sparewatt.core.log import log_without_stderr
@@ -96,21 +90,23 @@ def join(*, gateway_url: str, config: Path | None, as_json: bool, **flags: Any) 
     die_with_parent()
     flags["gateway_url"] = gateway_url
     given = given_settings(section="node", flags=flags, env=os.environ, file=config)
-    kept = read_saved_settings(build_settings(NodeSettings, given, section="node").data_dir)
-    settings = build_settings(NodeSettings, merge_saved_settings(given, kept), section="node")
+    saved = read_saved_settings(build_settings(NodeSettings, given, section="node").data_dir)
+    settings = build_settings(NodeSettings, merge_saved_settings(given, saved), section="node")
     if warning := region_warning(settings.region):
         output.note(warning)
-    log_without_stderr(
-        settings.log_level
-    )  # until the data directory is ours; the terminal is for what is told in words
+    log_without_stderr(settings.log_level)  # `run_node` opens the log file; the terminal gets sentences only
+
+    def notify(text: str) -> None:
+        click.echo(json.dumps({"message": text}) if as_json else text)
+
     try:
-        asyncio.run(run_node(settings, notify=_notifier(as_json=as_json)))
+        asyncio.run(run_node(settings, notify=notify))
     except JoinRefused as refused:
         raise StartupError(f"The gateway refused this node: {refused.message}") from None
 
 
 def region_warning(region: str) -> str | None:
-    """A word that names no place is allowed, but no job that is bound to a region will come."""
+    """Any text is allowed as a region, but only a place satisfies a policy with `region`."""
     from sparewatt.node.settings import REGION_DEFAULT
     from sparewatt.policy.regions import GROUPS, place_of
 
@@ -122,44 +118,23 @@ def region_warning(region: str) -> str | None:
     )
 
 
-def _notifier(*, as_json: bool) -> Any:
-    import json
-
-    def tell(text: str) -> None:
-        click.echo(json.dumps({"message": text}) if as_json else text)
-
-    return tell
-
-
 @node.command("token")
 @click.option("-q", "--quiet", is_flag=True, help="Print the token only.")
-@json_option
 @network_options
+@examples("sparewatt node token", "sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)")
 def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
     """Make a join token, good for one node and for 24 hours, and print the line that installs a node and joins.
 
     Only that line goes to stdout.
-
-    \b
-    Example:
-      sparewatt node token
-      sparewatt node join https://gateway.example --token $(sparewatt node token --quiet)
     """
-    made = client.post("/join-tokens", {}).json()
-    if as_json:
-        output.print_json(made)
-        return
-    if quiet:
-        output.print_lines([made["token"]])
-        return
-    output.print_lines([made.get("join_line") or f"sparewatt node join {client.root_url} --token {made['token']}"])
-    output.note("Good for one node. Run it on the machine that joins, in a Python environment of its own.")
 
+    def show(made: JoinToken) -> None:
+        join_line = made.join_line or f"sparewatt node join {client.root_url} --token {made.token}"
+        output.print_lines([made.token if quiet else join_line])
+        if not quiet:
+            output.note("Good for one node. Run it on the machine that joins, in a Python environment of its own.")
 
-class WhyAnswer(msgspec.Struct):
-    node: str
-    name: str | None = None
-    sentences: list[str] = []
+    client.post("/join-tokens", {}).show(JoinToken, show, as_json=as_json)
 
 
 @node.command("why")
@@ -167,39 +142,27 @@ class WhyAnswer(msgspec.Struct):
 @click.option(
     "--last", type=click.IntRange(1, 2000), metavar="N", help="How many matches to look back.  [default: 1000]"
 )
-@click.option(
-    "--data",
-    "data_dir",
-    type=click.Path(path_type=Path),
-    help="Where this machine's node keeps its key, if no node is named.  [default: ~/.local/share/sparewatt/node]",
-)
-@json_option
+@data_option
 @joined_network_options
+@examples("sparewatt node why berlin-4090", "sparewatt node why --last 100")
 def why(client: ApiClient, *, wanted: str | None, last: int | None, data_dir: Path | None, as_json: bool) -> None:
-    """Why a node gets jobs, or none: how it fared in the last matches. Without a name, this machine's node.
+    """Why a node gets jobs, or none: how it was ranked in the last matches. Without a name, this machine's node."""
+    path = path_of("nodes", wanted or _own_address(node_dir(data_dir)), "why")
+    client.get(path_with_query(path, {"last": last})).show(NodeMatchReport, _print_report, as_json=as_json)
 
-    \b
-    Example:
-      sparewatt node why berlin-4090
-      sparewatt node why --last 100
-    """
-    path = path_of("nodes", wanted or _own_address(data_dir), "why")
-    reply = client.get(path if last is None else f"{path}?last={last}")
-    if as_json:
-        output.print_json(reply.json())
-        return
-    told = reply.parse(WhyAnswer)
-    output.print_facts([("Node", told.name or output.UNKNOWN), ("ID", told.node)])
+
+def _print_report(report: NodeMatchReport) -> None:
+    output.print_facts([("Node", report.name), ("ID", report.node)])
     print()
-    output.print_lines(told.sentences)
+    output.print_lines(report.sentences)
 
 
-def _own_address(data_dir: Path | None) -> str:
+def _own_address(data_dir: Path) -> str:
+    """The address of this machine's node, by its key."""
     from sparewatt.node.identity import KEY_FILE
-    from sparewatt.node.settings import default_data_dir
     from sparewatt.protocol.signing import SigningKey
 
-    path = (data_dir or default_data_dir()) / KEY_FILE
+    path = data_dir / KEY_FILE
     try:
         return SigningKey.read(path).address
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`sparewatt node service`: what makes a node start by itself, printed for its owner to look at and install."""
+"""`sparewatt node service`: a systemd unit, launchd plist or Windows task that starts a node. It installs nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
+from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import node_dir
 
 LABEL = "network.sparewatt.node"
@@ -28,6 +29,11 @@ KINDS = {"linux": "systemd", "darwin": "launchd", "win32": "windows"}
 @json_option
 @click.argument("gateway_url", metavar="URL")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF node join]…")
+@examples(
+    "sparewatt node service https://gateway.example > ~/.config/systemd/user/sparewatt-node.service",
+    f"sparewatt node service --for launchd https://gateway.example > ~/Library/LaunchAgents/{LABEL}.plist",
+    "sparewatt node service --for windows https://gateway.example > node.xml",
+)
 def service(
     *, kind: str | None, data_dir: Path | None, as_json: bool, gateway_url: str, words: tuple[str, ...]
 ) -> None:
@@ -35,27 +41,24 @@ def service(
 
     Join once by hand first: a token is good for one node, and does not belong in such a file. Name, region, prices and
     what the node serves with are kept from that join; options given here are added.
-
-    \b
-    Example:
-      sparewatt node service https://gateway.example > ~/.config/systemd/user/sparewatt-node.service
-      sparewatt node service --for launchd https://gateway.example > ~/Library/LaunchAgents/network.sparewatt.node.plist
-      sparewatt node service --for windows https://gateway.example > node.xml
     """
+    from sparewatt.node.saved_settings import read_saved_settings
+
     _check(gateway_url, words)
     chosen = kind or KINDS.get(sys.platform, "systemd")
     folder = node_dir(data_dir)
-    argv = [str(_program()), "node", "join", gateway_url, "--data", str(folder), *with_absolute_paths(words)]
+    program = Path(sys.executable).with_name("sparewatt.exe" if sys.platform == "win32" else "sparewatt")
+    argv = [str(program), "node", "join", gateway_url, "--data", str(folder), *with_absolute_paths(words)]
     text = {"systemd": systemd_unit, "launchd": launchd_plist, "windows": windows_task}[chosen](argv, folder)
-    how = INSTALL_STEPS[chosen]
-    kept = _saved_serving(folder)
+    serves = read_saved_settings(folder).serves()
     if as_json:
-        output.print_json({"kind": chosen, "text": text, "install": how, "kept_serving": kept})
+        steps = INSTALL_STEPS[chosen]
+        output.print_json({"kind": chosen, "text": text, "install": steps, "kept_serving": serves})
         return
     print(text)
-    output.note(how)
-    if kept:
-        output.note(f"Without --serve or --backend it serves with {kept}, as at the last join from {folder}.")
+    output.note(INSTALL_STEPS[chosen])
+    if serves:
+        output.note(f"Without --serve or --backend it serves with {serves}, as at the last join from {folder}.")
 
 
 INSTALL_STEPS = {
@@ -68,34 +71,23 @@ INSTALL_STEPS = {
 }
 
 
-def _program() -> Path:
-    name = "sparewatt.exe" if sys.platform == "win32" else "sparewatt"
-    return Path(sys.executable).with_name(name)
-
-
-def _saved_serving(folder: Path) -> str | None:
-    from sparewatt.node.settings import read_saved_settings
-
-    return read_saved_settings(folder).serves()
-
-
 def with_absolute_paths(words: tuple[str, ...]) -> list[str]:
-    """A service begins in another folder than this one."""
-    found, before = [], ""
+    """A service starts in another working directory, where relative paths would not be found."""
+    absolute, is_path = [], False
     for word in words:
-        name, is_one_word, path = word.partition("=")
-        if before in PATH_OPTIONS:
-            found.append(str(Path(word).expanduser().absolute()))
-        elif name in PATH_OPTIONS and is_one_word:
-            found.append(f"{name}={Path(path).expanduser().absolute()}")
+        name, equals, path = word.partition("=")
+        if is_path:
+            absolute.append(str(Path(word).expanduser().absolute()))
+        elif equals and name in PATH_OPTIONS:
+            absolute.append(f"{name}={Path(path).expanduser().absolute()}")
         else:
-            found.append(word)
-        before = word if before not in PATH_OPTIONS else ""
-    return found
+            absolute.append(word)
+        is_path = not is_path and word in PATH_OPTIONS
+    return absolute
 
 
 def _check(gateway_url: str, words: tuple[str, ...]) -> None:
-    """As `node join` itself would read them: a mistake is told now, not at the next boot."""
+    """Parse the options as `node join` does, so that a mistake is an error now and not at the next boot."""
     from sparewatt.cli.node.node import join
 
     with join.make_context("sparewatt node join", [gateway_url, *words]) as context:
@@ -107,7 +99,7 @@ def _check(gateway_url: str, words: tuple[str, ...]) -> None:
 
 
 def systemd_unit(argv: list[str], _folder: Path) -> str:
-    """Of the owner's own account, whose older managers know no more of a sandbox than this."""
+    """A unit of the user's own manager, older versions of which support no more sandboxing than this."""
     start = shlex.join(argv).replace("%", "%%").replace("$", "$$")
     return f"""[Unit]
 Description=Sparewatt node: lends this machine's GPU to a network

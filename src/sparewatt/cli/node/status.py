@@ -1,8 +1,14 @@
-"""`sparewatt node status`: this machine's node as it sees itself."""
+"""`sparewatt node status | doctor | logs`: how this machine's node is doing. Nothing here changes it.
+
+Status comes from the running agent over its control socket; doctor and logs work without an agent, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,139 +17,217 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
-from sparewatt.cli.node.agent import agent_not_running, ask_agent, data_option, node_dir
+from sparewatt.cli.errors import CliError, ExitCode
+from sparewatt.cli.groups import examples
+from sparewatt.cli.node.agent import ask_running_agent, data_option, node_dir
+from sparewatt.cli.output import Cell, Column, Fact, left, prose, right
+
+Json = dict[str, Any]
 
 
 @click.command("status")
 @data_option
 @json_option
+@examples("sparewatt node status", "sparewatt node status --json")
 def status(*, data_dir: Path | None, as_json: bool) -> None:
-    """Show this machine's node: its link, its models, its GPUs, what it does and why it rests.
-
-    \b
-    Example:
-      sparewatt node status
-      sparewatt node status --json
-    """
-    folder = node_dir(data_dir)
-    found = ask_agent(folder, {"do": "status"})
-    if found is None:
-        raise agent_not_running(folder)
+    """Show this machine's node: its link, its models, its GPUs, its jobs and why it is paused."""
+    report = ask_running_agent(node_dir(data_dir), {"do": "status"})
     if as_json:
-        output.print_json(found)
+        output.print_json(report)
         return
-    print_status(found, now_s=time.time())
+    output.print_facts(_facts(report, now_s=time.time()))
+    if report["models"]:
+        _print_models(report["models"])
+    if report["gpus"]:
+        _print_gpus(report["gpus"], report["readings"])
 
 
-def print_status(found: dict[str, Any], *, now_s: float) -> None:
-    output.print_facts(_facts(found, now_s=now_s))
-    if found["models"]:
-        output.print_title("Models")
-        columns = [*output.left("MODEL", "STATE"), *output.right("READS/S", "WRITES/S", "AT ONCE", "FIRST TOKEN")]
-        output.print_table(columns, [_model_row(model) for model in found["models"]], may_drop=("AT ONCE", "READS/S"))
-    if found["gpus"]:
-        output.print_title("GPUs")
-        columns = [*output.left("GPU"), *output.right("FREE", "POWER", "TEMPERATURE", "BUSY", "COPIES", "TFLOP/S")]
-        readings = [*found["readings"], *[{}] * len(found["gpus"])]
-        rows = [_gpu_row(gpu, reading) for gpu, reading in zip(found["gpus"], readings, strict=False)]
-        output.print_table(columns, rows, may_drop=("COPIES", "TFLOP/S"))
-
-
-def _facts(found: dict[str, Any], *, now_s: float) -> list[tuple[str, output.Cell | str]]:
-    facts: list[tuple[str, output.Cell | str]] = [
-        ("Node", f"{found['name']} ({found['id']})"),
-        ("State", _state(found)),
-        ("Gateway", f"{found['gateway']}{_since(found, now_s)}"),
-        ("Server", _server(found)),
-        (
-            "Jobs",
-            f"{found['running']} of {found['slots']} running, {found['queued']} waiting, {found['foreign']} of others",
-        ),
-        ("Price", describe_price(found)),
+def _facts(report: Json, *, now_s: float) -> list[Fact]:
+    running = f"{report['running']} of {report['slots']} running"
+    trouble = report["server"]["trouble"]
+    rules = (("watts_max", "{:g} W"), ("temperature_max_c", "{:g} °C"))
+    ceilings = [text.format(report["wishes"][name]) for name, text in rules if report["wishes"].get(name)]
+    return [
+        ("Node", f"{report['name']} ({report['id']})"),
+        ("State", _state(report)),
+        *([("Paused", f"{report['paused']}{_until(report, now_s=now_s)}")] if report["paused"] else []),
+        ("Gateway", f"{report['gateway']}{_since(report, now_s=now_s)}"),
+        ("Server", f"{report['server']['kind']}{f': {trouble}' if trouble else ''}"),
+        ("Jobs", f"{running}, {report['queued']} waiting, {report['foreign']} of others"),
+        ("Price", describe_price(report)),
+        *([("Hours", report["hours"])] if report["hours"] else []),
+        *([("Ceilings", ", ".join(ceilings))] if ceilings else []),
+        *([("Power", f"{report['power_watts']:.0f} W now")] if report["power_watts"] is not None else []),
+        *([("Measuring", report["measuring"])] if report["measuring"] else []),
     ]
-    if found["paused"]:
-        facts.insert(2, ("Paused", f"{found['paused']}{_until(found)}"))
-    if found["hours"]:
-        facts.append(("Hours", found["hours"]))
-    wishes = found["wishes"]
-    ceilings = [
-        text
-        for name, text in (("watts_max", "{:g} W"), ("temperature_max_c", "{:g} °C"))
-        for text in ([text.format(wishes[name])] if wishes.get(name) else [])
-    ]
-    if ceilings:
-        facts.append(("Ceilings", ", ".join(ceilings)))
-    if found["power_watts"] is not None:
-        facts.append(("Power", f"{found['power_watts']:.0f} W now"))
-    if found["measuring"]:
-        facts.append(("Measuring", found["measuring"]))
-    return facts
 
 
-def _state(found: dict[str, Any]) -> output.Cell:
-    cell = output.state_cell(found["state"])
-    if found["state"] != "no_server":
+def _state(report: Json) -> Cell:
+    cell = output.state_cell(report["state"])
+    if report["state"] != "no_server":
         return cell
-    return output.Cell("✕ joined, but its model server is gone: no job comes until it is back", cell.style)
+    return Cell("✕ joined, but its model server is gone: no job comes until it is back", cell.style)
 
 
-def describe_price(found: dict[str, Any]) -> str:
-    """What was set: prices per token stand before the price per hour, as they do when a job is charged."""
+def describe_price(report: Json) -> str:
+    """The prices that are set. Prices per token come first, since they are used before the price per hour."""
     per_token = [
-        f"{output.format_usd(found[name])} per 1M {what}"
+        f"{output.format_usd(report[name])} per 1M {what}"
         for name, what in (("prompt_usd_per_mtok", "read"), ("completion_usd_per_mtok", "written"))
-        if found.get(name) is not None
+        if report.get(name) is not None
     ]
     if len(per_token) == 2:
         return ", ".join(per_token)
-    return ", ".join([*per_token, f"{output.format_usd(found['hourly_usd'])} an hour"])
+    return ", ".join([*per_token, f"{output.format_usd(report['hourly_usd'])} an hour"])
 
 
-def _since(found: dict[str, Any], now_s: float) -> str:
-    if found["joined_at"] is None:
-        return f", no link ({found['last_trouble'] or 'dialling'})"
-    return f", joined {output.ago(found['joined_at'], now_s=now_s)}"
+def _since(report: Json, *, now_s: float) -> str:
+    if report["joined_at"] is None:
+        return f", no link ({report['last_trouble'] or 'dialling'})"
+    return f", joined {output.ago(report['joined_at'], now_s=now_s)}"
 
 
-def _server(found: dict[str, Any]) -> str:
-    trouble = found["server"]["trouble"]
-    return f"{found['server']['kind']}: {trouble}" if trouble else str(found["server"]["kind"])
-
-
-def _until(found: dict[str, Any]) -> str:
-    ends = found["pause_ends_at"]
-    if not ends or ends <= time.time():
+def _until(report: Json, *, now_s: float) -> str:
+    ends = report["pause_ends_at"]
+    if not ends or ends <= now_s:
         return ""
     return f", until {dt.datetime.fromtimestamp(ends).astimezone():%Y-%m-%d %H:%M}"
 
 
-def _model_row(model: dict[str, Any]) -> list[str]:
-    measured = model.get("measured") or {}
-    batch = measured.get("batch_decode_tps")
-    ttft_s = measured.get("ttft_s")
-    return [
-        model["id"],
-        model["state"].replace("_", " "),
-        output.format_rate(measured.get("prefill_tps")),
-        output.format_rate(measured.get("decode_tps")),
-        f"{output.format_rate(batch)} ({measured['batch']})" if batch else output.UNKNOWN,
-        output.format_ms(None if ttft_s is None else ttft_s * 1000),
+def _print_models(models: list[Json]) -> None:
+    output.print_title("Models")
+
+    def measured(model: Json, name: str) -> float | None:
+        value: float | None = (model.get("measured") or {}).get(name)
+        return value
+
+    def at_once(model: Json) -> str:
+        rate = measured(model, "batch_decode_tps")
+        return f"{output.format_rate(rate)} ({measured(model, 'batch')})" if rate else output.UNKNOWN
+
+    def first_token(model: Json) -> str:
+        ttft_s = measured(model, "ttft_s")
+        return output.format_ms(None if ttft_s is None else ttft_s * 1000)
+
+    columns: list[Column[Json]] = [
+        left("MODEL", lambda model: model["id"]),
+        left("STATE", lambda model: model["state"].replace("_", " ")),
+        right("READS/S", lambda model: output.format_rate(measured(model, "prefill_tps"))),
+        right("WRITES/S", lambda model: output.format_rate(measured(model, "decode_tps"))),
+        right("AT ONCE", at_once),
+        right("FIRST TOKEN", first_token),
     ]
+    output.print_table(columns, models, may_drop=("AT ONCE", "READS/S"))
 
 
-def _gpu_row(gpu: dict[str, Any], reading: dict[str, Any]) -> list[str]:
-    copies, tflops = gpu.get("copy_bytes_s"), gpu.get("fp16_tflops")
-
-    def told(name: str, text: str) -> str:
-        value = reading.get(name)
-        return output.UNKNOWN if value is None else text.format(value)
-
-    return [
-        gpu["model"],
-        output.format_bytes(reading.get("vram_free_bytes")),
-        told("power_watts", "{:.0f} W"),
-        told("temperature_c", "{:.0f} °C"),
-        told("utilisation", "{:.0%}"),
-        f"{copies / 1e12:.2f} TB/s" if copies else output.UNKNOWN,
-        f"{tflops:.0f}" if tflops else output.UNKNOWN,
+def _print_gpus(gpus: list[Json], readings: list[Json]) -> None:
+    """The GPUs, with those readings that there are."""
+    output.print_title("GPUs")
+    padded = [*readings, *[{}] * len(gpus)]
+    columns: list[Column[Json]] = [
+        left("GPU", lambda gpu: gpu["model"]),
+        right("FREE", lambda gpu: output.format_bytes(gpu.get("vram_free_bytes"))),
+        right("POWER", lambda gpu: output.format_optional(gpu.get("power_watts"), "{:.0f} W")),
+        right("TEMPERATURE", lambda gpu: output.format_optional(gpu.get("temperature_c"), "{:.0f} °C")),
+        right("BUSY", lambda gpu: output.format_optional(gpu.get("utilisation"), "{:.0%}")),
+        right(
+            "COPIES", lambda gpu: output.format_optional((gpu.get("copy_bytes_s") or 0) / 1e12 or None, "{:.2f} TB/s")
+        ),
+        right("TFLOP/S", lambda gpu: output.format_optional(gpu.get("fp16_tflops") or None, "{:.0f}")),
     ]
+    merged = [reading | gpu for gpu, reading in zip(gpus, padded, strict=False)]
+    output.print_table(columns, merged, may_drop=("COPIES", "TFLOP/S"))
+
+
+_MARKS = {
+    "ok": Cell("ok", "#2DD4BF"),
+    "warning": Cell("look", "#F59E0B"),
+    "failure": Cell("WRONG", "bold #F87171"),
+}
+
+
+@click.command("doctor")
+@click.argument("gateway_url", metavar="[URL]", required=False)
+@click.option("--token", metavar="T", help="A join token, whose form is checked; it is not used up.")
+@click.option("--backend", "backend_url", metavar="URL", help="The model server to check; else known ports are tried.")
+@click.option("--measure", is_flag=True, help="Also measure the GPU itself, where torch or CuPy is installed.")
+@click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
+@data_option
+@json_option
+@examples(
+    "sparewatt node doctor",
+    "sparewatt node doctor https://gateway.example --token join-sw-…",
+    "sparewatt node doctor --measure --json",
+)
+def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
+    """Check gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
+
+    Prints each result and what to do about it. The gateway is that of the running node, or the URL given. Ends
+    with status 1 if something is wrong.
+    """
+    import asyncio
+
+    from sparewatt.core.clock import SystemClock
+    from sparewatt.node.doctor.diagnostics import run_diagnostics
+
+    report = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock()))
+    if as_json:
+        output.print_json(report)
+    else:
+        _print_checks(report["checks"])
+    if not report["ok"]:
+        sys.exit(ExitCode.FAILURE)
+
+
+def _print_checks(checks: list[dict[str, Any]]) -> None:
+    columns: list[Column[dict[str, Any]]] = [
+        left("", lambda check: _MARKS[check["verdict"]]),
+        left("WHAT", lambda check: check["name"]),
+        prose("FOUND", lambda check: check["found"]),
+        prose("WHAT TO DO", lambda check: check.get("advice", "")),
+    ]
+    output.print_table(columns, checks)
+    wrong = sum(check["verdict"] == "failure" for check in checks)
+    output.note("Nothing is wrong." if not wrong else f"{wrong} of {len(checks)} are wrong; begin with the first.")
+
+
+FOLLOW_S = 0.3
+_SHOWN = ("t", "level", "logger", "event", "text")
+
+
+@click.command("logs")
+@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many lines.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="As in the file: one object per line.")
+@data_option
+@examples("sparewatt node logs -n 200", "sparewatt node logs --follow")
+def logs(*, lines: int, follow: bool, as_json: bool, data_dir: Path | None) -> None:
+    """Show the agent's log. It holds ids and counts, never a prompt or an answer."""
+    from sparewatt.node.log_file import follow_lines, last_lines
+
+    folder = node_dir(data_dir)
+    try:
+        for line in last_lines(folder, lines):
+            print(line if as_json else format_log_line(line))
+    except FileNotFoundError:
+        raise CliError(
+            f"There is no log in {folder}.",
+            next_step="A node writes one when it runs. Give its --data if it is elsewhere.",
+        ) from None
+    if follow:
+        with contextlib.suppress(KeyboardInterrupt):
+            for line in follow_lines(folder, wait=lambda: time.sleep(FOLLOW_S)):
+                print(line if as_json else format_log_line(line), flush=True)
+
+
+def format_log_line(line: str) -> str:
+    """Time, event and fields of a line of JSON; any other line as it is."""
+    try:
+        entry = json.loads(line)
+        when = dt.datetime.fromtimestamp(entry["t"]).astimezone()
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return output.clean(line)
+    event = entry.get("text") or entry.get("event", "")
+    fields = " ".join(f"{name}={value}" for name, value in entry.items() if name not in _SHOWN)
+    mark = "" if entry.get("level") == "info" else f"{str(entry.get('level')).upper()} "
+    return output.clean(f"{when:%Y-%m-%d %H:%M:%S}  {mark}{event}  {fields}".rstrip())

@@ -1,1 +1,0 @@
-"""`sparewatt chat`: ask a model from the terminal."""

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from sparewatt.cli.money.credits import format_time_left
+from tests.unit.cli.canned import CREDITS, TREASURY
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.fake_network import FakeNetwork
+
+MOVED = {"id": "x", "account": "acc_ann", "posted": True, "credits": CREDITS}
+
+
+def test_the_balance_is_exact(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/credits", {"data": CREDITS})
+    result = run("credits")
+    assert result.exit_code == 0
+    for said in ("$2.99997", "$0.99998 (spent first)", "$1.99999", "$0.25"):
+        assert said in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (30 * 86_400, "in 30 days"),
+        (48 * 3600, "in 2 days"),
+        (47 * 3600 + 5, "in 47 hours"),
+        (3600, "in 1 hour"),
+        (3599, "within the hour"),
+        (-5, "within the hour"),
+    ],
+)
+def test_what_expires_soon_is_given_in_hours(seconds: float, said: str) -> None:
+    assert format_time_left(seconds) == said
+
+
+def test_an_empty_balance_names_what_to_do(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/credits", {"data": CREDITS | {"balance_usd": "0"}})
+    assert "sparewatt credits deposit" in run("credits", "balance").stderr
+
+
+def test_a_grant_sends_all_its_options(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/credits/grant", MOVED, status=201)
+    result = run("credits", "grant", "ann@example.com", "5", "--days", "7", "--id", "welcome")
+    assert result.exit_code == 0
+    assert network.requests[0].body == {
+        "usd": "5",
+        "id": "welcome",
+        "account": "ann@example.com",
+        "days": 7.0,
+        "memo": None,
+    }
+    assert "Granted $5.00. acc_ann now has $3.00." in result.stdout
+
+
+def test_a_deposit_that_was_done_before_says_so(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/credits/deposit", MOVED | {"posted": False})
+    assert "nothing changed" in run("credits", "deposit", "5", "--id", "x").stdout
+
+
+def test_a_negative_amount_is_refused_by_the_network_in_words(network: FakeNetwork, run: Run) -> None:
+    network.fail("POST /v1/credits/deposit", 400, "invalid_amount", "'-1' is not an amount in dollars.")
+    result = run("credits", "deposit", "-1")
+    assert result.exit_code == 1
+    assert "not an amount" in result.stderr
+    assert network.requests[0].body == {"usd": "-1", "adapter": "test"}
+
+
+def test_a_refused_grant_names_the_scope_it_needs(network: FakeNetwork, run: Run) -> None:
+    network.fail("POST /v1/credits/grant", 403, "permission_denied")
+    result = run("credits", "grant", "acc_ann", "1")
+    assert result.exit_code == 3
+    assert "'admin'" in result.stderr
+
+
+def test_an_empty_treasury_says_how_to_fund_it(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/treasury", {"data": TREASURY | {"balance_usd": "0"}})
+    assert "sparewatt treasury fund" in run("treasury").stderr
