@@ -112,7 +112,7 @@ def shoot_moved(page: Page, network: Network) -> None:
 def own_node(window: Window, network: Network, folder: Path) -> Iterator[str]:
     """A node of who is logged in, that earned, was lost with a job once, and is back."""
     page = window.open(network, "/join")
-    page.get_by_role("button", name="Make a line for this network").click()
+    page.get_by_role("button", name="Make a join line").click()
     token = page.get_by_test_id("join-line").inner_text().rpartition("--token ")[2]
     body = {"model": ATTIC, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 200, "stream": True}
     with an_engine(folder, ATTIC) as backend:

@@ -77,7 +77,7 @@ def copied(page: Page, label: str) -> str:
 
 def copied_lines(page: Page) -> tuple[str, str]:
     """Both lines of the page, in their order."""
-    page.get_by_role("button", name="Make a line for this network").click()
+    page.get_by_role("button", name="Make a join line").click()
     return copied(page, "make a Python environment"), copied(page, "the join line")
 
 

@@ -1,32 +1,39 @@
-// Dark or light: what was chosen here, else what the system says.
+// The dark or light theme: the visitor's choice, else the system's setting.
 import { useSyncExternalStore } from "react";
 
 export type Theme = "dark" | "light";
-const NAME = "sparewatt-theme";
-const system = window.matchMedia("(prefers-color-scheme: light)");
+const STORAGE_KEY = "sparewatt-theme";
+const systemIsLight = window.matchMedia("(prefers-color-scheme: light)");
 const listeners = new Set<() => void>();
 
-export function theme(): Theme {
-  const kept = localStorage.getItem(NAME);
-  if (kept === "dark" || kept === "light") return kept;
-  return system.matches ? "light" : "dark";
+function currentTheme(): Theme {
+  const chosen = localStorage.getItem(STORAGE_KEY);
+  if (chosen === "dark" || chosen === "light") return chosen;
+  return systemIsLight.matches ? "light" : "dark";
 }
 
 export function applyTheme(): void {
-  document.documentElement.dataset.theme = theme();
+  document.documentElement.dataset.theme = currentTheme();
   for (const listener of listeners) listener();
 }
 
-export function setTheme(chosen: Theme): void {
-  localStorage.setItem(NAME, chosen);
+export function setTheme(theme: Theme): void {
+  localStorage.setItem(STORAGE_KEY, theme);
   applyTheme();
 }
 
-export function useTheme(): Theme {
-  return useSyncExternalStore((listener) => {
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  }, theme);
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }
 
-system.addEventListener("change", applyTheme);
+export function useTheme(): Theme {
+  return useSyncExternalStore(subscribe, currentTheme);
+}
+
+/** The value of a colour or another variable of `styles.css`. */
+export function cssVariable(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+systemIsLight.addEventListener("change", applyTheme);
