@@ -27,11 +27,11 @@ export default function Join() {
       title="Lend a GPU"
       lead="Run two lines on the machine that has the GPU. The agent dials out, so no port has to be open. It finds the model server on that machine, is measured, and gets its first job."
     >
-      <Section title="1. Make a Python environment for the agent">
+      <Section title="1. Prepare the machine">
         <CopyableText label="make a Python environment" text={MAKE_ENVIRONMENT} />
-        <p className="small text-muted">On that machine, with Python 3.11 or newer. Debian and Ubuntu need the package python3-venv for it.</p>
+        <p className="small text-muted">A Python environment for the agent. It needs Python 3.11 or newer; Debian and Ubuntu need the package python3-venv as well.</p>
       </Section>
-      <Section title="2. Run the join line in the same terminal">
+      <Section title="2. Run one line in the same terminal">
         {token.data ? (
           <JoinLine token={token.data} />
         ) : (
