@@ -5,20 +5,27 @@ export type Theme = "dark" | "light";
 const STORAGE_KEY = "sparewatt-theme";
 const systemIsLight = window.matchMedia("(prefers-color-scheme: light)");
 const listeners = new Set<() => void>();
+let theme: Theme = "dark";
 
-function currentTheme(): Theme {
+/** The theme as last applied. Rendering must not read `systemIsLight.matches`: Chromium drops the change event if a script
+ * reads `matches` after the system's setting has changed and before the event. */
+export function currentTheme(): Theme {
+  return theme;
+}
+
+function chosenTheme(): Theme | undefined {
   const chosen = localStorage.getItem(STORAGE_KEY);
-  if (chosen === "dark" || chosen === "light") return chosen;
-  return systemIsLight.matches ? "light" : "dark";
+  return chosen === "dark" || chosen === "light" ? chosen : undefined;
 }
 
 export function applyTheme(): void {
-  document.documentElement.dataset.theme = currentTheme();
+  theme = chosenTheme() ?? (systemIsLight.matches ? "light" : "dark");
+  document.documentElement.dataset.theme = theme;
   for (const listener of listeners) listener();
 }
 
-export function setTheme(theme: Theme): void {
-  localStorage.setItem(STORAGE_KEY, theme);
+export function setTheme(chosen: Theme): void {
+  localStorage.setItem(STORAGE_KEY, chosen);
   applyTheme();
 }
 
