@@ -1,4 +1,4 @@
-"""A developer's first minutes: sign up, a key, an answer that streams, and why this node."""
+"""The developer's path: sign up, make a key, watch an answer stream, and open the explanation of its match."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_html_in_a_prompt_or_an_answer_is_text(network: Network, window: Window)
     assert page.locator("#main img, #main script").count() == 0
 
 
-def test_the_policy_stops_script_and_style_that_is_not_ours(network: Network, window: Window) -> None:
+def test_the_content_security_policy_blocks_inline_scripts_and_eval(network: Network, window: Window) -> None:
     page = window.open(network, "/status")
     expect(page.get_by_role("heading", level=1)).to_have_text("Is it working?")
     blocked = page.evaluate(
