@@ -1,20 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EarningsGroup } from "../src/api/schema.ts";
-import { asCsv } from "../src/lib/download.ts";
 import { earningsTotals } from "../src/pages/earnings/earningsTotals.ts";
-import { CHIPS, providerOf, toggleChip } from "../src/pages/playground/policyChips.ts";
-
-test("a text that looks like a formula is quoted in a CSV file", () => {
-  assert.equal(asCsv([{ model: "=1+1", note: 'a "quoted", line', n: -3 }]), "model,note,n\r\n'=1+1,\"a \"\"quoted\"\", line\",-3");
-});
-
-test("chips for the same field exclude each other", () => {
-  const chip = (name: string) => CHIPS.find((one) => one.name === name)!;
-  const on = toggleChip(toggleChip(toggleChip([], chip("in the EU")), chip("cheapest")), chip("in North America"));
-  assert.deepEqual(providerOf(on), { region: ["NA"], sort: "price" });
-  assert.deepEqual(toggleChip(on, chip("cheapest")), ["in North America"]);
-});
 
 test("earnings are projected from the days since the first earning", () => {
   const tokens = { jobs: 1, prompt_tokens: 0, completion_tokens: 0 };
