@@ -1,7 +1,7 @@
 # pragma version 0.4.3
 """
 @title What a certificate awards, and how the record of it is hashed
-@notice A match keeps one word: the hash of this record. Whoever needs the record brings it back as calldata. Pure.
+@notice A match stores one word: the hash of this record. A caller that needs the record passes it as calldata. Pure.
 """
 
 struct Award:  # of one candidate; an empty provider is none
@@ -15,7 +15,7 @@ struct Record:
 
 struct Vote:
     signature: Bytes[65]
-    history_index: uint256  # where the signer's weight at the stake version stands in its history
+    history_index: uint256  # where the signer's weight at the stake version is in its history
 
 
 @internal

@@ -1,7 +1,7 @@
-"""Compiles the contracts to what the package carries: one JSON file each, with the ABI and the code to deploy.
+"""Compiles the contracts into the package: one JSON artifact each, with its ABI and bytecode. `--check` only compares.
 
-`python contracts/build.py` writes them; `--check` says whether they are what the sources compile to. The bytes depend
-on the sources and the pinned compiler alone, so a node needs no compiler and a reader can check what is deployed.
+The build is reproducible: the bytes depend on the sources and the pinned compiler only. So no installation needs the
+compiler, and anyone can verify a deployed contract.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CODE_BYTES_MAX = 24_576  # EIP-170
 
 
 def contract_paths() -> list[Path]:
-    """Deployable contracts stand at the top; modules and interfaces are compiled into them."""
+    """The deployable contracts. Only they name an EVM version; modules and interfaces are compiled into them."""
     return sorted(path for path in (ROOT / "contracts").glob("*.vy") if "# pragma evm-version" in path.read_text())
 
 
@@ -40,7 +40,7 @@ def compiled(path: Path, *, experimental: bool = False) -> dict[str, Any]:
     output = outputs[path]
     runtime_bytes = len(output["bytecode_runtime"]) // 2 - 1
     if runtime_bytes > CODE_BYTES_MAX:
-        raise SystemExit(f"{path.name} has {runtime_bytes} bytes of code; a chain takes {CODE_BYTES_MAX}")
+        raise SystemExit(f"{path.name} has {runtime_bytes} bytes of code; a chain accepts at most {CODE_BYTES_MAX}")
     return {"abi": output["abi"], "bytecode": output["bytecode"], "contract": path.stem, "runtime_bytes": runtime_bytes}
 
 
@@ -48,30 +48,30 @@ def artifact_text(artifact: dict[str, Any]) -> str:
     return json.dumps(artifact, sort_keys=True, separators=(",", ":")) + "\n"
 
 
-def written_texts() -> Iterator[tuple[Path, str]]:
+def artifact_texts() -> Iterator[tuple[Path, str]]:
     for path in contract_paths():
         yield ARTIFACTS / f"{path.stem}.json", artifact_text(compiled(path))
 
 
 def check() -> int:
-    texts = dict(written_texts())
+    texts = dict(artifact_texts())
     stale = [path.name for path, text in texts.items() if not path.exists() or path.read_text() != text]
     extra = [path.name for path in ARTIFACTS.glob("*.json") if path not in texts]
     if stale or extra:
-        print(f"Not what the sources compile to: {', '.join(sorted(stale + extra))}. Run: make contracts")
+        print(f"These artifacts do not match the sources: {', '.join(sorted(stale + extra))}. Run: make contracts")
     return 1 if stale or extra else 0
 
 
 def write() -> int:
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
-    for path, text in written_texts():
+    for path, text in artifact_texts():
         path.write_text(text)
         print(f"{path.stem:20} {json.loads(text)['runtime_bytes']:6} bytes")
     return 0
 
 
 def write_experimental(folder: Path) -> int:
-    """With the experimental code generator, for tests only; names what it refuses."""
+    """Compile with Vyper's experimental code generator, for tests only. Prints which contracts it cannot compile."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in contract_paths():
         try:

@@ -3,9 +3,10 @@
 # pragma optimize codesize
 """
 @title Orders and their leases
-@notice An order asks for machines under a policy, with a deposit; PROVIDER_LOOKUP opens its auction. A certificate places
-        the lease with the first candidate that is active and bonded; when that one fails, resigns or never starts, the lease
-        moves to the next, with no new auction. The deposit is the cap: no lease can cost more. Holds no money itself.
+@notice An order asks for machines under a policy, with a deposit; PROVIDER_LOOKUP opens its auction. A certificate
+        places the lease with the first candidate that is active and bonded; when that one fails, resigns or never
+        starts, the lease moves to the next, with no new auction. The deposit is the cap: no lease can cost more. Holds
+        no money itself.
 """
 
 from contracts.interfaces import ILeases
@@ -91,6 +92,14 @@ ATTEMPT_S: public(immutable(uint256))
 
 @deploy
 def __init__(registry: address, stakes: address, escrow: address, tasks: address, token: address):
+    """
+    @notice Set the contracts that this one works with, for good.
+    @param registry The provider registry.
+    @param stakes The stake registry.
+    @param escrow The escrow.
+    @param tasks The task manager.
+    @param token The ERC-20 of this deployment, with six decimals.
+    """
     sisters.__init__(registry, stakes, escrow, tasks)
     ATTEMPT_S = staticcall sisters.stakes.ATTEMPT_S()
     placement.__init__(token)
@@ -104,6 +113,16 @@ def __init__(registry: address, stakes: address, escrow: address, tasks: address
 def create_order(
     policy: match_rule.Policy, spec_hash: bytes32, deposit: uint256, expires_at: uint256, max_attempts: uint256
 ) -> bytes32:
+    """
+    @notice Order machines: take the deposit and open the first auction.
+    @dev The caller must have approved the escrow for the deposit.
+    @param policy The terms of the order. Only its hash is stored: a later call that needs the policy passes it again.
+    @param spec_hash Hash of the specification of what is to be deployed. The specification itself stays off chain.
+    @param deposit The deposit in µUSD: the most that the lease can cost.
+    @param expires_at The Unix second after which the order gets no new auction; at most 30 days ahead.
+    @param max_attempts How often the auction may be opened again if it finds no provider.
+    @return The id of the order, and of its lease.
+    """
     return self._create(msg.sender, policy, spec_hash, deposit, expires_at, max_attempts)
 
 
@@ -119,6 +138,18 @@ def create_order_with_signature(
     deadline: uint256,
     signature: Bytes[65],
 ) -> bytes32:
+    """
+    @notice `create_order` as a meta-transaction: the renter signs it, a relayer sends it and pays the gas.
+    @param renter The account that orders and signs.
+    @param policy The terms of the order. Only its hash is stored: a later call that needs the policy passes it again.
+    @param spec_hash Hash of the specification of what is to be deployed. The specification itself stays off chain.
+    @param deposit The deposit in µUSD: the most that the lease can cost.
+    @param expires_at The Unix second after which the order gets no new auction; at most 30 days ahead.
+    @param max_attempts How often the auction may be opened again if it finds no provider.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    @return The id of the order, and of its lease.
+    """
     nonce: uint256 = twins._next_nonce(renter)
     policy_hash: bytes32 = match_rule._policy_hash(policy)
     content: bytes32 = keccak256(
@@ -133,7 +164,11 @@ def create_order_with_signature(
 @external
 @nonreentrant
 def reopen(order_id: bytes32, policy: match_rule.Policy):
-    """A new auction for an order without a provider. Anyone may call it: the renter said how often when it ordered."""
+    """
+    @notice Open a new auction for an order without a provider. Anyone may call it, as often as the renter allowed.
+    @param order_id The order.
+    @param policy The policy of the order, unchanged.
+    """
     order: order_book.Order = order_book._load(order_id)
     assert order.state == order_book.UNMATCHED, "NOT_UNMATCHED"
     assert order.attempt + 1 <= order.attempts_max, "NO_ATTEMPT_LEFT"
@@ -146,6 +181,11 @@ def reopen(order_id: bytes32, policy: match_rule.Policy):
 @external
 @nonreentrant
 def expire_attempt(order_id: bytes32):
+    """
+    @notice End an auction that brought no certificate in time, or an order that has expired. Anyone may call it.
+    @dev After the last attempt the deposit is owed to the renter.
+    @param order_id The order.
+    """
     order: order_book.Order = order_book._load(order_id)
     late: bool = block.timestamp > order.expires_at
     if order.state == order_book.OPEN:
@@ -164,12 +204,23 @@ def expire_attempt(order_id: bytes32):
 @external
 @nonreentrant
 def cancel_order(order_id: bytes32):
+    """
+    @notice Cancel an order of the caller that has no provider. Its deposit is owed to the renter.
+    @param order_id The order.
+    """
     self._cancel(msg.sender, order_id)
 
 
 @external
 @nonreentrant
 def cancel_order_with_signature(renter: address, order_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `cancel_order` as a meta-transaction: the renter signs it, a relayer sends it and pays the gas.
+    @param renter The account that orders and signs.
+    @param order_id The order.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(renter)
     content: bytes32 = keccak256(abi_encode(CANCEL_TYPEHASH, renter, order_id, nonce, deadline))
     twins._require_signed(renter, content, deadline, signature)
@@ -182,6 +233,11 @@ def cancel_order_with_signature(renter: address, order_id: bytes32, deadline: ui
 @external
 @nonreentrant
 def on_match(order_id: bytes32, chosen: awards.Award[3]):
+    """
+    @notice Place the lease with the first candidate that is active and bonded. Only the task manager may call it.
+    @param order_id The order.
+    @param chosen The candidates of the certificate, best first.
+    """
     assert msg.sender == sisters.tasks.address, "NOT_TASKS"
     order: order_book.Order = order_book._load(order_id)
     order.state = order_book.MATCHED
@@ -194,6 +250,10 @@ def on_match(order_id: bytes32, chosen: awards.Award[3]):
 @external
 @nonreentrant
 def on_no_match(order_id: bytes32):
+    """
+    @notice Note that no bid was eligible. Only the task manager may call it.
+    @param order_id The order.
+    """
     assert msg.sender == sisters.tasks.address, "NOT_TASKS"
     placement._to_unmatched(order_id, order_book._load(order_id), NONE_ELIGIBLE)
 

@@ -2,9 +2,9 @@
 # pragma evm-version prague
 """
 @title Faults of votes, proven by what their authors signed
-@notice A task is judged against the roots and hashes it names itself, so no reorganisation makes an honest vote wrong; a
-        single bad vote is punishable, accepted or not. Evidence that shows no fault reverts and costs its sender the gas.
-        A proven fault does not touch the lease: service goes on and the signers pay.
+@notice A task is judged against the roots and hashes it names itself, so no reorganisation makes an honest vote wrong;
+        a single bad vote is punishable, accepted or not. Evidence that shows no fault reverts and costs its sender the
+        gas. A proven fault does not touch the lease: service goes on and the signers pay.
 """
 
 from contracts.interfaces import IOrders
@@ -38,6 +38,13 @@ KEY_WORDS: constant(uint256[4]) = [2, 2, 3, 2]  # the first ones, for which ther
 
 @deploy
 def __init__(stakes: address, registry: address, orders: address, tasks: address):
+    """
+    @notice Set the contracts that this one works with, for good.
+    @param stakes The stake registry.
+    @param registry The provider registry.
+    @param orders The order contract.
+    @param tasks The task manager.
+    """
     penalties.__init__(stakes, registry, orders, tasks)
 
 
@@ -52,7 +59,17 @@ def prove_double_sign(
     version: uint256,
     history_index: uint256,
 ):
-    """Two messages of one key for one occasion. `version` is one at which the key had weight: the penalty's measure."""
+    """
+    @notice Prove that one key signed two different messages where it may sign one.
+    @dev Each occasion is punished once.
+    @param kind 0 for a list of commits, 1 for a list of reveals, 2 for a vote, 3 for a snapshot.
+    @param words_a The fields of the first message, one word each; a list is its hash.
+    @param signature_a The signature of the first message.
+    @param words_b The fields of the second message.
+    @param signature_b The signature of the second message, by the same key.
+    @param version A stake version at which the key had weight: the penalty is a share of that.
+    @param history_index Where the signer's weight at that version is in its history.
+    """
     assert kind <= SNAPSHOT, "UNKNOWN_KIND"
     assert len(words_a) == WORDS[kind] and len(words_b) == WORDS[kind], "WRONG_LENGTH"
     hash_a: bytes32 = self._message_hash(kind, words_a)
@@ -63,7 +80,7 @@ def prove_double_sign(
     signer: address = penalties._signer(hash_a, signature_a)
     assert signer == penalties._signer(hash_b, signature_b), "DIFFERENT_SIGNERS"
     harmed: address = self._require_occasion_in_time(kind, words_a)
-    # One penalty per occasion: its hash stands in the order's place, the kind in the attempt's.
+    # One penalty per occasion: its hash is used as the order id, the kind as the attempt.
     round: bytes32 = words_a[2] if kind == VOTE else empty(bytes32)
     occasion: bytes32 = keccak256(abi_encode(words_a[0], words_a[1], round))
     penalties._punish(signer, version, history_index, occasion, kind, penalties.DOUBLE_SIGN, harmed)
@@ -80,7 +97,17 @@ def challenge_leaf(
     profiles: DynArray[evidence.PlacedProfile, 2],
     absent: bool,
 ):
-    """A leaf that does not follow from its provider's profile; or, with `absent`, whose provider has no profile."""
+    """
+    @notice Prove that validators voted for a leaf that does not follow from its provider's profile.
+    @param task What the validators voted on.
+    @param round The round of voting.
+    @param votes Votes for the task by the validators to punish.
+    @param policy The policy of the order.
+    @param placed The wrong leaf, with its place in the task's tree of bids.
+    @param profiles The provider's profile with its place in the snapshot; with `absent`, the profiles next to where it
+                    would be.
+    @param absent Whether the fault is that the provider has no profile.
+    """
     penalties._require_in_time(task.order_id)
     assert match_rule._policy_hash(policy) == task.policy_hash, "WRONG_POLICY"
     assert evidence._is_bid(task, placed), "NOT_IN_BIDS"
@@ -105,7 +132,16 @@ def challenge_rank(
     passed_over: evidence.PlacedLeaf,
     candidate: evidence.PlacedLeaf,
 ):
-    """The candidate in `slot` (0, 1, 2) should not be there: it is no leaf, or not eligible, or somebody came before it."""
+    """
+    @notice Prove that a candidate should not be where it is: no leaf, listed twice, not eligible, or behind a better
+            bid.
+    @param task What the validators voted on.
+    @param round The round of voting.
+    @param votes Votes for the task by the validators to punish.
+    @param slot The candidate's place: 0, 1 or 2.
+    @param passed_over An eligible bid that comes before it; unused if the candidate itself is wrong.
+    @param candidate The bid in that place; unused if the place is empty.
+    """
     facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
     assert slot < 3, "UNKNOWN_SLOT"
     slots: uint16[3] = [task.first, task.second, task.third]
@@ -132,7 +168,14 @@ def challenge_order(
     left: evidence.PlacedLeaf,
     right: evidence.PlacedLeaf,
 ):
-    """Two leaves side by side whose providers do not ascend: out of order, or one provider twice."""
+    """
+    @notice Prove that two neighbouring leaves are not in ascending order of their providers, or are of one provider.
+    @param task What the validators voted on.
+    @param round The round of voting.
+    @param votes Votes for the task by the validators to punish.
+    @param left A leaf with its place in the task's tree of bids.
+    @param right The leaf right after it.
+    """
     facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
     assert right.index == left.index + 1, "NOT_NEIGHBOURS"
     assert evidence._is_bid(task, left) and evidence._is_bid(task, right), "NOT_IN_BIDS"
@@ -151,7 +194,16 @@ def challenge_omission(
     list_signature: Bytes[65],
     spots: DynArray[evidence.PlacedLeaf, 2],
 ):
-    """A validator voted for a root without a bid that its own reveal list names. Of `bid` only the bid's own fields count."""
+    """
+    @notice Prove that a validator voted for a tree without a bid that its own list of reveals names.
+    @param task What the validators voted on.
+    @param round The round of voting.
+    @param vote The validator's vote.
+    @param bid The bid. Only the fields that a bidder signs count.
+    @param reveal_list The ids of bids in the validator's list.
+    @param list_signature The validator's signature of the list.
+    @param spots Another leaf of the same provider, or the leaves next to where the bid would be.
+    """
     penalties._require_in_time(task.order_id)
     bid_id: bytes32 = match_rule._bid_id(task.order_id, task.attempt, bid)
     assert bid_id in reveal_list, "NOT_LISTED"

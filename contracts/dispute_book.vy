@@ -2,8 +2,8 @@
 # pragma evm-version prague
 """
 @title Books on demand, and faults of bidders
-@notice The second half of `dispute`: one contract with all of it would be larger than a chain takes. It holds the bonds of
-        those who demand a book, and nothing else.
+@notice The second half of `dispute`: one contract with all of it would be larger than a chain takes. It holds the bonds
+        of those who demand a book, and nothing else.
 """
 
 from contracts.modules import bid_faults
@@ -40,6 +40,16 @@ def __init__(
     book_s: uint256,
     book_bond: uint256,
 ):
+    """
+    @notice Set the contracts that this one works with, and the terms of books, for good.
+    @param token The ERC-20 of this deployment, with six decimals.
+    @param stakes The stake registry.
+    @param registry The provider registry.
+    @param orders The order contract.
+    @param tasks The task manager.
+    @param book_s How many seconds there are to publish a demanded book.
+    @param book_bond What a demand costs, in µUSD.
+    """
     vault.__init__(token)
     penalties.__init__(stakes, registry, orders, tasks)
     books.__init__(book_s, book_bond)

@@ -2,9 +2,10 @@
 # pragma evm-version prague
 """
 @title Escrow: a renter's deposit streams to a provider, second by second
-@notice Pay is rate · seconds // 3600, rounded down; the remainder stays with the lease. Anyone may settle; whoever is owed
-        fetches it. A stream stops by itself when the deposit or the agreed time is used up: nothing can be overdrawn. Only
-        the order contract opens, starts, stops and refunds. The fee is a share of pay, fixed at deployment, one for all.
+@notice Pay is rate · seconds // 3600, rounded down; the remainder stays with the lease. Anyone may settle; payouts are
+        pulled by the account that is owed. A stream stops by itself when the deposit or the agreed time is used up:
+        nothing can be overdrawn. Only the order contract opens, starts, stops and refunds. The fee is a share of pay,
+        fixed at deployment, one for all.
 """
 
 from contracts.interfaces import IEscrow
@@ -71,6 +72,12 @@ orders: public(ILeases)
 
 @deploy
 def __init__(token: address, treasury_: address, fee_bps: uint256):
+    """
+    @notice Set the token and the fee, both for good.
+    @param token The ERC-20 of this deployment, with six decimals.
+    @param treasury_ The account that receives the fee.
+    @param fee_bps The network's share of a provider's pay, in hundredths of a percent; at most 10 %.
+    """
     vault.__init__(token)
     assert treasury_ != empty(address), "ZERO_ADDRESS"
     assert fee_bps <= FEE_BPS_MAX, "FEE_TOO_HIGH"
@@ -81,7 +88,10 @@ def __init__(token: address, treasury_: address, fee_bps: uint256):
 
 @external
 def wire(orders: address):
-    """Once, by the deployer: whose leases these are."""
+    """
+    @notice Name the order contract. The deployer does this once; it is never changed again.
+    @param orders The order contract.
+    """
     assert msg.sender == deployer, "NOT_DEPLOYER"
     assert self.orders.address == empty(address), "ALREADY_WIRED"
     assert orders != empty(address), "ZERO_ADDRESS"
@@ -95,6 +105,11 @@ def wire(orders: address):
 @external
 @nonreentrant
 def settle(lease_id: bytes32):
+    """
+    @notice Write down what a provider has earned since the last settlement, and the fee. Anyone may call it.
+    @dev If the deposit is used up, the stream stops and the order contract pauses the lease.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    """
     stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd > 0, "NOT_RUNNING"
     stream = self._settled(lease_id, stream, block.timestamp)
@@ -108,6 +123,11 @@ def settle(lease_id: bytes32):
 @external
 @nonreentrant
 def top_up(lease_id: bytes32, amount: uint256):
+    """
+    @notice Add to the deposit of a lease, from the caller's allowance.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param amount How much, in µUSD.
+    """
     self._top_up(msg.sender, lease_id, amount)
 
 
@@ -116,6 +136,14 @@ def top_up(lease_id: bytes32, amount: uint256):
 def top_up_with_signature(
     payer: address, lease_id: bytes32, amount: uint256, deadline: uint256, signature: Bytes[65]
 ):
+    """
+    @notice `top_up` as a meta-transaction: the payer signs it, a relayer sends it and pays the gas.
+    @param payer The account that pays and signs. It must have approved this contract for the amount.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param amount How much, in µUSD.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(payer)
     content: bytes32 = keccak256(abi_encode(TOP_UP_TYPEHASH, payer, lease_id, amount, nonce, deadline))
     twins._require_signed(payer, content, deadline, signature)
@@ -128,6 +156,13 @@ def top_up_with_signature(
 @external
 @nonreentrant
 def open(lease_id: bytes32, payer: address, amount: uint256) -> uint256:
+    """
+    @notice Take the first deposit of a new order. Only the order contract may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param payer The renter. What is left in the end is owed to it.
+    @param amount How much to take from the payer's allowance, in µUSD.
+    @return How much arrived. A token may take a fee on the way.
+    """
     self._require_orders()
     assert streams.parties[lease_id] == empty(address), "ALREADY_OPEN"
     streams.parties[lease_id] = payer
@@ -137,6 +172,13 @@ def open(lease_id: bytes32, payer: address, amount: uint256) -> uint256:
 @external
 @nonreentrant
 def start(lease_id: bytes32, payee: address, rate_uusd: uint256, end_at: uint256):
+    """
+    @notice Start to pay a provider by the second. Only the order contract may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param payee The provider.
+    @param rate_uusd The price in µUSD per hour.
+    @param end_at The Unix second at which the agreed time is over; the stream ends there by itself.
+    """
     self._require_orders()
     stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd == 0, "ALREADY_RUNNING"
@@ -153,7 +195,12 @@ def start(lease_id: bytes32, payee: address, rate_uusd: uint256, end_at: uint256
 @external
 @nonreentrant
 def stop(lease_id: bytes32, at: uint256):
-    """Pays up to the moment `at`, which may lie in the past, and stops. What was settled beyond it is not taken back."""
+    """
+    @notice Pay up to a moment and stop the stream. Only the order contract may call it.
+    @dev The moment may be in the past. What was settled beyond it is not taken back. Without a stream it does nothing.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param at The Unix second up to which the provider is paid.
+    """
     self._require_orders()
     stream: streams.Stream = streams._load(lease_id)
     if stream.rate_uusd > 0:
@@ -163,6 +210,11 @@ def stop(lease_id: bytes32, at: uint256):
 @external
 @nonreentrant
 def change_rate(lease_id: bytes32, rate_uusd: uint256):
+    """
+    @notice Settle at the old price and go on at a new one. Only the order contract may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param rate_uusd The price in µUSD per hour.
+    """
     self._require_orders()
     stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd > 0, "NOT_RUNNING"
@@ -179,7 +231,12 @@ def change_rate(lease_id: bytes32, rate_uusd: uint256):
 @external
 @nonreentrant
 def credit(lease_id: bytes32, amount: uint256):
-    """Compensation that the stake registry has just sent here."""
+    """
+    @notice Add compensation from a provider's bond to the deposit. Only the order contract may call it.
+    @dev The stake registry has sent the money in the same transaction.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param amount How much, in µUSD.
+    """
     self._require_orders()
     vault._acknowledge(amount)
     streams.deposit_of[lease_id] += amount
@@ -191,7 +248,10 @@ def credit(lease_id: bytes32, amount: uint256):
 @external
 @nonreentrant
 def refund(lease_id: bytes32):
-    """The end of a lease: what is left is owed to the payer."""
+    """
+    @notice End a lease: what is left of its deposit is owed to the payer. Only the order contract may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    """
     self._require_orders()
     stream: streams.Stream = streams._load(lease_id)
     assert stream.rate_uusd == 0, "STILL_RUNNING"

@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
 @title The rule of a match: who may win, who comes first, what is paid
-@notice Pure. The same rule stands in Python (`sparewatt.market.rule`), and tests hold the two together. Prices are µUSD per
-        hour for the whole lease. Nothing is stored, and nobody else on chain knows how a score is made.
+@notice Pure. `sparewatt.market.rule` is the same rule in Python, and tests compare the two. Prices are µUSD per hour
+        for the whole lease. Nothing is stored, and no other contract computes a score.
 """
 
 struct Policy:

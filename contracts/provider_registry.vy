@@ -2,9 +2,9 @@
 # pragma evm-version prague
 """
 @title Who offers machines
-@notice A provider is the address that registered: it owns the bond and is paid. Its node key, hot and replaceable, signs
-        bids and lease actions. Figures here are claims; attestations are what auditors stand for; neither holds an endpoint
-        or money. A guardian may suspend a provider; what the provider owns is out of its reach.
+@notice A provider is the address that registered: it owns the bond and is paid. Its node key, hot and replaceable,
+        signs bids and lease actions. Figures here are claims; attestations are signed by auditors; neither holds an
+        endpoint or money. A guardian may suspend a provider; it cannot touch what the provider owns.
 """
 
 from contracts.modules import guardians
@@ -92,6 +92,11 @@ attestation_of: public(HashMap[address, HashMap[address, HashMap[uint8, Attestat
 
 @deploy
 def __init__(guardian: address, attempt_s: uint256):
+    """
+    @notice Set the guardian, and how long a node key must stay.
+    @param guardian The guardian.
+    @param attempt_s How long an auction may last, in seconds: a node key changes at most once in that time.
+    """
     guardians.__init__(guardian)
     ATTEMPT_S = attempt_s
 
@@ -101,6 +106,12 @@ def __init__(guardian: address, attempt_s: uint256):
 
 @external
 def register(claims: Claims, node_key: address, node_key_signature: Bytes[65]):
+    """
+    @notice Register the caller as a provider, with its claims and its node key.
+    @param claims What the provider says of its machines.
+    @param node_key The key that signs bids and lease actions.
+    @param node_key_signature The key's own EIP-712 signature that it serves this provider.
+    """
     self._register(msg.sender, claims, node_key, node_key_signature)
 
 
@@ -113,6 +124,15 @@ def register_with_signature(
     deadline: uint256,
     signature: Bytes[65],
 ):
+    """
+    @notice `register` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param provider The provider.
+    @param claims What the provider says of its machines.
+    @param node_key The key that signs bids and lease actions.
+    @param node_key_signature The key's own EIP-712 signature that it serves this provider.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(provider)
     content: bytes32 = keccak256(abi_encode(REGISTER_TYPEHASH, provider, claims, node_key, nonce, deadline))
     twins._require_signed(provider, content, deadline, signature)
@@ -121,11 +141,22 @@ def register_with_signature(
 
 @external
 def set_claims(claims: Claims):
+    """
+    @notice Change what the caller claims of its machines.
+    @param claims What the provider says of its machines.
+    """
     self._set_claims(msg.sender, claims)
 
 
 @external
 def set_claims_with_signature(provider: address, claims: Claims, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `set_claims` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param provider The provider.
+    @param claims What the provider says of its machines.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(provider)
     content: bytes32 = keccak256(abi_encode(CLAIMS_TYPEHASH, provider, claims, nonce, deadline))
     twins._require_signed(provider, content, deadline, signature)
@@ -134,11 +165,22 @@ def set_claims_with_signature(provider: address, claims: Claims, deadline: uint2
 
 @external
 def set_status(status: uint8):
+    """
+    @notice Change the caller's status: start to take leases, pause for maintenance, or leave.
+    @param status 2 active, 3 maintenance, 5 left.
+    """
     self._set_own_status(msg.sender, status)
 
 
 @external
 def set_status_with_signature(provider: address, status: uint8, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `set_status` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param provider The provider.
+    @param status 2 active, 3 maintenance, 5 left.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(provider)
     content: bytes32 = keccak256(abi_encode(SET_STATUS_TYPEHASH, provider, status, nonce, deadline))
     twins._require_signed(provider, content, deadline, signature)
@@ -147,6 +189,12 @@ def set_status_with_signature(provider: address, status: uint8, deadline: uint25
 
 @external
 def set_node_key(node_key: address, node_key_signature: Bytes[65]):
+    """
+    @notice Replace the caller's node key.
+    @dev The old key still counts for orders that were opened before.
+    @param node_key The key that signs bids and lease actions.
+    @param node_key_signature The key's own EIP-712 signature that it serves this provider.
+    """
     self._set_node_key(msg.sender, node_key, node_key_signature)
 
 
@@ -154,6 +202,14 @@ def set_node_key(node_key: address, node_key_signature: Bytes[65]):
 def set_node_key_with_signature(
     provider: address, node_key: address, node_key_signature: Bytes[65], deadline: uint256, signature: Bytes[65]
 ):
+    """
+    @notice `set_node_key` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param provider The provider.
+    @param node_key The key that signs bids and lease actions.
+    @param node_key_signature The key's own EIP-712 signature that it serves this provider.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(provider)
     content: bytes32 = keccak256(abi_encode(SET_NODE_KEY_TYPEHASH, provider, node_key, nonce, deadline))
     twins._require_signed(provider, content, deadline, signature)
@@ -165,7 +221,13 @@ def set_node_key_with_signature(
 
 @external
 def attest(provider: address, topic: uint8, detail: bytes32, expires_at: uint256):
-    """`detail` is the hash of what the auditor signed for, or zero to take it back."""
+    """
+    @notice State that something about a provider is true, or take it back. Only an auditor may call it.
+    @param provider The provider.
+    @param topic 0 compliance, 1 region, 2 specifications.
+    @param detail Hash of what the auditor signed; zero takes the attestation back.
+    @param expires_at The Unix second after which it no longer counts.
+    """
     assert guardians.auditors[msg.sender], "NOT_AUDITOR"
     assert self.status_of[provider] != UNKNOWN, "NOT_REGISTERED"
     assert topic < TOPICS, "UNKNOWN_TOPIC"
@@ -175,6 +237,11 @@ def attest(provider: address, topic: uint8, detail: bytes32, expires_at: uint256
 
 @external
 def suspend(provider: address, reason: bytes32):
+    """
+    @notice Keep a provider from new leases. Only the guardian may call it.
+    @param provider The provider.
+    @param reason Hash of the reason.
+    """
     guardians._require_guardian()
     assert self.status_of[provider] in [REGISTERED, ACTIVE, MAINTENANCE], "WRONG_STATUS"
     self._set_status(provider, SUSPENDED, reason)
@@ -182,6 +249,10 @@ def suspend(provider: address, reason: bytes32):
 
 @external
 def reinstate(provider: address):
+    """
+    @notice End a suspension. Only the guardian may call it; the provider then activates itself.
+    @param provider The provider.
+    """
     guardians._require_guardian()
     assert self.status_of[provider] == SUSPENDED, "WRONG_STATUS"
     self._set_status(provider, REGISTERED, empty(bytes32))
@@ -193,13 +264,24 @@ def reinstate(provider: address):
 @external
 @view
 def is_active(provider: address) -> bool:
+    """
+    @notice Whether a provider takes leases.
+    @param provider The provider.
+    @return True if its status is active.
+    """
     return self.status_of[provider] == ACTIVE
 
 
 @external
 @view
 def node_key_at(provider: address, time: uint256) -> address:
-    """The key that counts for an order opened at `time`: a key counts from the second after its change."""
+    """
+    @notice The node key that counts for an order opened at a moment.
+    @dev A key counts from the second after its change.
+    @param provider The provider.
+    @param time Unix seconds.
+    @return The key; the empty address if there was none.
+    """
     key: NodeKey = self.node_key_of[provider]
     return key.current if key.since < time else key.previous
 

@@ -2,10 +2,10 @@
 # pragma evm-version prague
 """
 @title Credits in, earnings and era rewards out
-@notice A pool holds deposits; the operator posts roots of cumulative amounts, (account, earned, spent), and each account is
-        paid what it earned beyond what it was paid. Roots of all epochs stay good for claims, so a later root lowers no
-        amount; and no root promises more than the pool holds. A depositor leaves without the operator's help: ask, wait,
-        exit with what nobody has shown to be spent.
+@notice A pool holds deposits; the operator posts roots of cumulative amounts, (account, earned, spent), and each
+        account is paid what it earned beyond what it was paid. Roots of all epochs stay good for claims, so a later
+        root lowers no amount; and no root promises more than the pool holds. A depositor leaves without the operator's
+        help: request an exit, wait, exit with all that was not shown to be spent.
 """
 
 from contracts.interfaces import IStakeRegistry
@@ -70,7 +70,7 @@ event Exited:
     amount: uint256
 
 CREDITS: public(constant(uint256)) = 0  # deposits of users; pays for inference
-REWARDS: public(constant(uint256)) = 1  # era rewards, funded by whoever gives them
+REWARDS: public(constant(uint256)) = 1  # era rewards, funded by gifts
 POOLS: constant(uint256) = 2
 DEPOSIT_TYPEHASH: constant(bytes32) = keccak256(
     "Deposit(address payer,address account,uint256 amount,uint256 nonce,uint256 deadline)"
@@ -95,6 +95,13 @@ exit_of: public(HashMap[address, Exit])
 
 @deploy
 def __init__(token: address, stakes_: address, operator: address, exit_s: uint256):
+    """
+    @notice Set the token, the operator and the delay of exits.
+    @param token The ERC-20 of this deployment, with six decimals.
+    @param stakes_ The stake registry.
+    @param operator The account that posts roots.
+    @param exit_s How many seconds an exit waits, so that spending can be shown.
+    """
     vault.__init__(token)
     assert stakes_ != empty(address), "ZERO_ADDRESS"
     roots.__init__(operator)
@@ -108,12 +115,25 @@ def __init__(token: address, stakes_: address, operator: address, exit_s: uint25
 @external
 @nonreentrant
 def deposit(account: address, amount: uint256):
+    """
+    @notice Buy credits for an account, from the caller's allowance.
+    @param account The account that gets the credits.
+    @param amount How much, in µUSD.
+    """
     self._deposit(msg.sender, account, amount)
 
 
 @external
 @nonreentrant
 def deposit_with_signature(payer: address, account: address, amount: uint256, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `deposit` as a meta-transaction: the payer signs it, a relayer sends it and pays the gas.
+    @param payer The account that pays and signs. It must have approved this contract for the amount.
+    @param account The account that gets the credits.
+    @param amount How much, in µUSD.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(payer)
     content: bytes32 = keccak256(abi_encode(DEPOSIT_TYPEHASH, payer, account, amount, nonce, deadline))
     twins._require_signed(payer, content, deadline, signature)
@@ -123,7 +143,11 @@ def deposit_with_signature(payer: address, account: address, amount: uint256, de
 @external
 @nonreentrant
 def fund(pool: uint256, amount: uint256):
-    """A gift to the pool: it backs promises and can never be taken back."""
+    """
+    @notice Give money to a pool. It backs promises and can never be taken back.
+    @param pool 0 for credits, 1 for era rewards.
+    @param amount How much, in µUSD.
+    """
     assert pool < POOLS, "UNKNOWN_POOL"
     received: uint256 = vault._receive(msg.sender, amount)
     self.pools[pool].funded += received
@@ -135,6 +159,15 @@ def fund(pool: uint256, amount: uint256):
 
 @external
 def post_root(pool: uint256, epoch: uint256, root: bytes32, count: uint256, promised: uint256):
+    """
+    @notice Post the Merkle root of what all accounts earned and spent in all. Only the operator may call it.
+    @dev A root never lowers the sum of the one before, and never promises more than the pool holds.
+    @param pool 0 for credits, 1 for era rewards.
+    @param epoch The number of the root: one more than the last.
+    @param root The Merkle root.
+    @param count The number of leaves.
+    @param promised The sum of all `earned` in it, in µUSD.
+    """
     roots._require_operator()
     assert pool < POOLS, "UNKNOWN_POOL"
     assert epoch == self.pools[pool].epoch + 1, "WRONG_EPOCH"
@@ -152,6 +185,14 @@ def post_root(pool: uint256, epoch: uint256, root: bytes32, count: uint256, prom
 @external
 @nonreentrant
 def claim(pool: uint256, epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20]):
+    """
+    @notice Pay an account what it earned beyond what it was paid. Anyone may call it: the money goes to the account.
+    @param pool 0 for credits, 1 for era rewards.
+    @param epoch The number of the root.
+    @param entry The account's leaf of that root: what it earned and spent in all.
+    @param index The place of the leaf in the tree.
+    @param path The Merkle proof: one sibling per level, from the bottom up.
+    """
     amount: uint256 = self._claim(pool, epoch, entry, index, path, False)
     vault._send(entry.account, amount)
 
@@ -159,7 +200,14 @@ def claim(pool: uint256, epoch: uint256, entry: roots.Entry, index: uint256, pat
 @external
 @nonreentrant
 def claim_to_bond(pool: uint256, epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20]):
-    """Earnings become the account's bond: an owner without tokens bonds by what it earned."""
+    """
+    @notice Turn the caller's earnings into its bond, so that a provider without tokens bonds with what it earned.
+    @param pool 0 for credits, 1 for era rewards.
+    @param epoch The number of the root.
+    @param entry The account's leaf of that root: what it earned and spent in all.
+    @param index The place of the leaf in the tree.
+    @param path The Merkle proof: one sibling per level, from the bottom up.
+    """
     assert msg.sender == entry.account, "NOT_ACCOUNT"
     self._bond(entry.account, self._claim(pool, epoch, entry, index, path, True))
 
@@ -175,6 +223,16 @@ def claim_to_bond_with_signature(
     deadline: uint256,
     signature: Bytes[65],
 ):
+    """
+    @notice `claim_to_bond` as a meta-transaction: the entry's account signs it, a relayer sends it and pays the gas.
+    @param pool 0 for credits, 1 for era rewards.
+    @param epoch The number of the root.
+    @param entry The account's leaf of that root: what it earned and spent in all.
+    @param index The place of the leaf in the tree.
+    @param path The Merkle proof: one sibling per level, from the bottom up.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(entry.account)
     content: bytes32 = keccak256(
         abi_encode(CLAIM_TO_BOND_TYPEHASH, entry.account, pool, entry.earned, nonce, deadline)
@@ -188,11 +246,23 @@ def claim_to_bond_with_signature(
 
 @external
 def request_exit(amount: uint256):
+    """
+    @notice Ask to get unspent credits back. It is paid out by `exit` after EXIT_S.
+    @dev A second request replaces the first, and its delay.
+    @param amount How much, in µUSD; no more than is unspent now.
+    """
     self._request_exit(msg.sender, amount)
 
 
 @external
 def request_exit_with_signature(account: address, amount: uint256, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `request_exit` as a meta-transaction: the account signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param amount How much, in µUSD; no more than is unspent now.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(account)
     content: bytes32 = keccak256(abi_encode(REQUEST_EXIT_TYPEHASH, account, amount, nonce, deadline))
     twins._require_signed(account, content, deadline, signature)
@@ -201,7 +271,13 @@ def request_exit_with_signature(account: address, amount: uint256, deadline: uin
 
 @external
 def record_spent(epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20]):
-    """Show what an account has spent, from a posted root. It only ever rises."""
+    """
+    @notice Show what an account has spent in all, from a posted root of the credits. The figure only ever rises.
+    @param epoch The number of the root.
+    @param entry The account's leaf of that root: what it earned and spent in all.
+    @param index The place of the leaf in the tree.
+    @param path The Merkle proof: one sibling per level, from the bottom up.
+    """
     roots._require_entry(CREDITS, epoch, entry, index, path)
     assert entry.spent > self.spent[entry.account], "NOTHING_NEW"
     self.spent[entry.account] = entry.spent
@@ -211,7 +287,11 @@ def record_spent(epoch: uint256, entry: roots.Entry, index: uint256, path: DynAr
 @external
 @nonreentrant
 def exit(account: address):
-    """Pays out what `account` asked for, as far as it is unspent and not promised to those who earned it."""
+    """
+    @notice Pay out a requested exit. Anyone may call it: the money goes to the account.
+    @dev It pays no more than is unspent and not promised to accounts that earned it.
+    @param account The account that asked.
+    """
     request: Exit = self.exit_of[account]
     assert request.amount > 0, "NO_EXIT_REQUESTED"
     assert block.timestamp >= request.ready_at, "TOO_EARLY"
@@ -228,6 +308,11 @@ def exit(account: address):
 @external
 @view
 def unspent(account: address) -> uint256:
+    """
+    @notice The credits that an account could ask back.
+    @param account The account.
+    @return The amount in µUSD, by what was shown to be spent so far.
+    """
     return self._unspent(account)
 
 

@@ -2,9 +2,9 @@
 # pragma evm-version prague
 """
 @title Stakes of validators, bonds of providers
-@notice Money comes in by deposit; it leaves after UNBOND_S, which outlasts every proof that could still take it. Only the
-        dispute contracts slash, only the order contract locks. Slices of a slash: a tenth to the challenger, four to the
-        harmed, the rest to the insurance account: always less to the one who tells than was lost.
+@notice Money comes in by deposit; it leaves after UNBOND_S, which outlasts every proof that could still take it. Only
+        the dispute contracts slash, only the order contract locks. Of a slash, 10 % goes to the challenger, 40 % to the
+        harmed account and the rest to insurance, so that a validator that reports itself still loses.
 """
 
 from contracts.interfaces import IStakes
@@ -58,6 +58,15 @@ disputes: public(address[2])  # one for votes, one for books and bids
 def __init__(
     token: address, insurance_: address, min_stake: uint256, attempt_s: uint256, challenge_s: uint256, unbond_s: uint256
 ):
+    """
+    @notice Set the token, the least stake and the times, all for good.
+    @param token The ERC-20 of this deployment, with six decimals.
+    @param insurance_ The account that receives the rest of a slash.
+    @param min_stake The least stake of a validator, in µUSD.
+    @param attempt_s How long an auction may last, in seconds.
+    @param challenge_s How many seconds after an auction a fault can be proven.
+    @param unbond_s How many seconds stakes and bonds wait before they leave: longer than any proof can take.
+    """
     vault.__init__(token)
     validator_set.__init__(min_stake)
     assert insurance_ != empty(address), "ZERO_ADDRESS"
@@ -72,7 +81,11 @@ def __init__(
 
 @external
 def wire(orders: address, disputes: address[2]):
-    """Once, by the deployer: who may lock and who may slash. Never changed again."""
+    """
+    @notice Name the contracts that may lock bonds and slash. The deployer does this once; it is never changed again.
+    @param orders The order contract, which locks, releases and takes bonds.
+    @param disputes The two dispute contracts, which slash.
+    """
     assert msg.sender == deployer, "NOT_DEPLOYER"
     assert self.orders == empty(address), "ALREADY_WIRED"
     assert orders != empty(address) and empty(address) not in disputes, "ZERO_ADDRESS"
@@ -87,6 +100,13 @@ def wire(orders: address, disputes: address[2]):
 @external
 @nonreentrant
 def join(vote_key: address, vote_key_signature: Bytes[65], url: String[200], amount: uint256):
+    """
+    @notice Become a validator, with a stake from the caller's allowance.
+    @param vote_key The key that signs votes.
+    @param vote_key_signature The key's own EIP-712 signature that it votes for this operator.
+    @param url Where other participants reach the validator.
+    @param amount The stake in µUSD; at least MIN_STAKE.
+    """
     received: uint256 = vault._receive(msg.sender, amount)
     validator_set._join(msg.sender, vote_key, vote_key_signature, url, received)
 
@@ -94,28 +114,48 @@ def join(vote_key: address, vote_key_signature: Bytes[65], url: String[200], amo
 @external
 @nonreentrant
 def deposit(amount: uint256):
+    """
+    @notice Add to the caller's stake, from its allowance. A jailed validator cannot.
+    @param amount How much, in µUSD.
+    """
     received: uint256 = vault._receive(msg.sender, amount)
     validator_set._add_stake(msg.sender, received)
 
 
 @external
 def set_vote_key(vote_key: address, vote_key_signature: Bytes[65]):
+    """
+    @notice Replace the caller's vote key. The old key has no weight from the new stake version on.
+    @param vote_key The key that signs votes.
+    @param vote_key_signature The key's own EIP-712 signature that it votes for this operator.
+    """
     validator_set._set_vote_key(msg.sender, vote_key, vote_key_signature)
 
 
 @external
 def set_url(url: String[200]):
+    """
+    @notice Change where the caller's validator is reached.
+    @param url Where other participants reach the validator.
+    """
     validator_set._set_url(msg.sender, url)
 
 
 @external
 def request_unbond(amount: uint256):
-    """Weight falls at once, the money is free after UNBOND_S; asking again restarts the clock for all of it."""
+    """
+    @notice Take stake out: its weight falls at once, the money is free after UNBOND_S.
+    @dev A second request restarts the delay for all of it.
+    @param amount How much, in µUSD.
+    """
     validator_set._start_unbonding(msg.sender, amount, block.timestamp + UNBOND_S)
 
 
 @external
 def finish_unbond():
+    """
+    @notice Make the caller's unbonded stake payable, once its delay is over.
+    """
     payouts._owe(msg.sender, validator_set._finish_unbonding(msg.sender))
 
 
@@ -125,7 +165,11 @@ def finish_unbond():
 @external
 @nonreentrant
 def deposit_bond(provider: address, amount: uint256):
-    """Anyone may bond a provider: withheld earnings come this way too."""
+    """
+    @notice Add to a provider's bond, from the caller's allowance. Anyone may bond any provider.
+    @param provider The provider.
+    @param amount How much, in µUSD.
+    """
     self._deposit_bond(msg.sender, provider, amount)
 
 
@@ -134,6 +178,14 @@ def deposit_bond(provider: address, amount: uint256):
 def deposit_bond_with_signature(
     payer: address, provider: address, amount: uint256, deadline: uint256, signature: Bytes[65]
 ):
+    """
+    @notice `deposit_bond` as a meta-transaction: the payer signs it, a relayer sends it and pays the gas.
+    @param payer The account that pays and signs. It must have approved this contract for the amount.
+    @param provider The provider.
+    @param amount How much, in µUSD.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(payer)
     content: bytes32 = keccak256(abi_encode(DEPOSIT_BOND_TYPEHASH, payer, provider, amount, nonce, deadline))
     twins._require_signed(payer, content, deadline, signature)
@@ -142,11 +194,23 @@ def deposit_bond_with_signature(
 
 @external
 def unbond_bond(amount: uint256):
+    """
+    @notice Take free bond of the caller out. The money is free after UNBOND_S.
+    @dev A second request restarts the delay for all of it.
+    @param amount How much, in µUSD.
+    """
     bonds._start_unbonding(msg.sender, amount, block.timestamp + UNBOND_S)
 
 
 @external
 def unbond_bond_with_signature(provider: address, amount: uint256, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `unbond_bond` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param provider The provider, who signs.
+    @param amount How much, in µUSD.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(provider)
     content: bytes32 = keccak256(abi_encode(UNBOND_BOND_TYPEHASH, provider, amount, nonce, deadline))
     twins._require_signed(provider, content, deadline, signature)
@@ -155,7 +219,10 @@ def unbond_bond_with_signature(provider: address, amount: uint256, deadline: uin
 
 @external
 def finish_unbond_bond(provider: address):
-    """Anyone may press the button: the money is owed to the provider and to nobody else."""
+    """
+    @notice Make a provider's unbonded bond payable, once its delay is over. Anyone may call it.
+    @param provider The provider.
+    """
     payouts._owe(provider, bonds._finish_unbonding(provider))
 
 
@@ -164,12 +231,22 @@ def finish_unbond_bond(provider: address):
 
 @external
 def lock(provider: address, amount: uint256):
+    """
+    @notice Lock a part of a provider's free bond while it has a lease. Only the order contract may call it.
+    @param provider The provider.
+    @param amount How much, in µUSD.
+    """
     assert msg.sender == self.orders, "NOT_ORDERS"
     bonds._lock(provider, amount)
 
 
 @external
 def release(provider: address, amount: uint256):
+    """
+    @notice Unlock bond after a lease. Only the order contract may call it.
+    @param provider The provider.
+    @param amount How much, in µUSD.
+    """
     assert msg.sender == self.orders, "NOT_ORDERS"
     bonds._release(provider, amount)
 
@@ -177,7 +254,12 @@ def release(provider: address, amount: uint256):
 @external
 @nonreentrant
 def take_bond(provider: address, amount: uint256, receiver: address):
-    """Compensation: a locked bond leaves for the escrow."""
+    """
+    @notice Send locked bond away as compensation of a renter. Only the order contract may call it.
+    @param provider The provider.
+    @param amount How much, in µUSD.
+    @param receiver The escrow.
+    """
     assert msg.sender == self.orders, "NOT_ORDERS"
     bonds._take_locked(provider, amount)
     vault._send(receiver, amount)
@@ -188,6 +270,14 @@ def take_bond(provider: address, amount: uint256, receiver: address):
 
 @external
 def forfeit_bond(provider: address, amount: uint256, claimant: address, harmed: address) -> uint256:
+    """
+    @notice Take bond that is not locked, for a bidder's fault. Only the dispute contracts may call it.
+    @param provider The provider.
+    @param amount How much at most, in µUSD.
+    @param claimant The account that proved the fault; half is owed to it.
+    @param harmed The renter; the other half is owed to it.
+    @return How much there was to take.
+    """
     assert msg.sender in self.disputes, "NOT_DISPUTE"
     taken: uint256 = bonds._take_unlocked(provider, amount)
     payouts._owe(claimant, taken // 2)
@@ -199,6 +289,17 @@ def forfeit_bond(provider: address, amount: uint256, claimant: address, harmed: 
 def slash(
     vote_key: address, version: uint256, history_index: uint256, bps: uint256, challenger: address, harmed: address
 ) -> uint256:
+    """
+    @notice Take a share of a validator's stake for a proven fault, and jail it. Only the dispute contracts may call it.
+    @dev 10 % is owed to the challenger, 40 % to the harmed account, the rest to the insurance account.
+    @param vote_key The key that signed the faulty message.
+    @param version A stake version at which the key had weight; the share is taken of that weight.
+    @param history_index Where the signer's weight at that version is in its history.
+    @param bps The share, in hundredths of a percent.
+    @param challenger The account that proved the fault.
+    @param harmed The account that suffered from it; empty if there is none.
+    @return How much was taken.
+    """
     assert msg.sender in self.disputes, "NOT_DISPUTE"
     assert bps <= BPS, "TOO_MUCH"
     amount: uint256 = validator_set._cut(vote_key, version, history_index, bps)

@@ -2,9 +2,9 @@
 # pragma evm-version prague
 """
 @title Certificates: what a quorum of stake signed
-@notice Takes one certificate per order and attempt, from anybody, if votes worth more than 2/3 of the stake version are in
-        it and each candidate's leaf, path, score and signed commit hold. It does not look for better bids: that is what a
-        challenge is for. Also keeps the roots of provider snapshots. Holds no money.
+@notice Takes one certificate per order and attempt, from any sender, if votes worth more than 2/3 of the stake version
+        are in it and each candidate's leaf, path, score and signed commit hold. It does not look for better bids: that
+        is what a challenge is for. Also keeps the roots of provider snapshots. Holds no money.
 """
 
 from contracts.interfaces import IOrders
@@ -70,6 +70,13 @@ snapshot_of: public(HashMap[uint32, Snapshot])
 
 @deploy
 def __init__(stakes_: address, registry_: address, attempt_s: uint256, snapshot_spacing_s: uint256):
+    """
+    @notice Set the contracts that this one works with, and its times.
+    @param stakes_ The stake registry.
+    @param registry_ The provider registry.
+    @param attempt_s How long an auction may last, in seconds.
+    @param snapshot_spacing_s The least number of seconds between two snapshots.
+    """
     assert stakes_ != empty(address) and registry_ != empty(address), "ZERO_ADDRESS"
     stakes = IStakes(stakes_)
     registry = IProviderRegistry(registry_)
@@ -80,7 +87,10 @@ def __init__(stakes_: address, registry_: address, attempt_s: uint256, snapshot_
 
 @external
 def wire(orders: address):
-    """Once, by the deployer: whose auctions these are."""
+    """
+    @notice Name the order contract. The deployer does this once; it is never changed again.
+    @param orders The order contract.
+    """
     assert msg.sender == deployer, "NOT_DEPLOYER"
     assert self.orders.address == empty(address), "ALREADY_WIRED"
     assert orders != empty(address), "ZERO_ADDRESS"
@@ -99,6 +109,16 @@ def accept_match(
     candidates: DynArray[Candidate, 3],
     votes: DynArray[awards.Vote, 32],
 ):
+    """
+    @notice Take a certificate: votes of a quorum for a task with candidates. Anyone may call it.
+    @dev It checks each candidate's leaf, score, order and signed commit. It does not look for better bids: a challenge
+         does.
+    @param task What the validators voted on.
+    @param round The round of voting.
+    @param policy The policy of the order.
+    @param candidates The bids of the task's candidates, best first, with their places in the tree.
+    @param votes Votes in ascending order of their signers' addresses.
+    """
     opened_at: uint256 = self._require_open(task)
     assert len(candidates) > 0, "NO_CANDIDATES"
     assert match_rule._policy_hash(policy) == task.policy_hash, "WRONG_POLICY"
@@ -113,6 +133,12 @@ def accept_match(
 
 @external
 def accept_no_match(task: match_rule.Task, round: uint32, votes: DynArray[awards.Vote, 32]):
+    """
+    @notice Take a certificate that no bid was eligible. Anyone may call it.
+    @param task What the validators voted on.
+    @param round The round of voting.
+    @param votes Votes in ascending order of their signers' addresses.
+    """
     self._require_open(task)
     assert task.first == NO_LEAF and task.second == NO_LEAF and task.third == NO_LEAF, "HAS_CANDIDATES"
     signers: DynArray[address, 32] = self._quorum(match_rule._vote_hash(task, round), votes, task.stake_version)
@@ -125,6 +151,15 @@ def accept_no_match(task: match_rule.Task, round: uint32, votes: DynArray[awards
 def post_snapshot(
     epoch: uint32, round: uint32, root: bytes32, count: uint32, inputs_hash: bytes32, votes: DynArray[awards.Vote, 32]
 ):
+    """
+    @notice Take the root of the provider profiles of an epoch, with votes of a quorum. Anyone may call it.
+    @param epoch The number of the snapshot: one more than the last.
+    @param round The round of voting.
+    @param root The Merkle root of the profiles; zero if there are none.
+    @param count The number of profiles.
+    @param inputs_hash Hash of what the profiles were computed from.
+    @param votes Votes in ascending order of their signers' addresses.
+    """
     assert epoch == self.latest_epoch + 1, "WRONG_EPOCH"
     last: uint256 = self.snapshot_of[self.latest_epoch].posted_at
     assert block.timestamp >= last + SNAPSHOT_SPACING_S or last == 0, "TOO_EARLY"
@@ -142,7 +177,13 @@ def post_snapshot(
 @external
 @view
 def has_quorum(struct_hash: bytes32, votes: DynArray[awards.Vote, 32], version: uint32) -> bool:
-    """True if the votes for this message are worth a quorum of the stake version; else it says what is wrong."""
+    """
+    @notice Check votes for any message; the order contract uses it to prove that a provider is down.
+    @param struct_hash The EIP-712 hash of the message.
+    @param votes Votes in ascending order of their signers' addresses.
+    @param version A stake version.
+    @return True. If the votes are not worth a quorum of the version, it reverts with the reason.
+    """
     self._quorum(struct_hash, votes, version)
     return True
 
@@ -150,6 +191,11 @@ def has_quorum(struct_hash: bytes32, votes: DynArray[awards.Vote, 32], version: 
 @external
 @view
 def snapshot_posted_at(epoch: uint32) -> uint256:
+    """
+    @notice When a snapshot was posted.
+    @param epoch The number of the snapshot.
+    @return Unix seconds; 0 if there is no such snapshot.
+    """
     return self.snapshot_of[epoch].posted_at
 
 

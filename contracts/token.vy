@@ -2,7 +2,7 @@
 # pragma evm-version prague
 """
 @title A dollar for development networks: ERC-20 with EIP-2612 permits and a faucet
-@notice Anybody may mint. Never deploy it where money is real; the other contracts work with any ERC-20 of six decimals.
+@notice Anyone may mint. Never deploy it where money is real; the other contracts work with any ERC-20 of six decimals.
 """
 
 from ethereum.ercs import IERC20
@@ -42,17 +42,35 @@ nonces: public(HashMap[address, uint256])
 @external
 @view
 def DOMAIN_SEPARATOR() -> bytes32:
+    """
+    @notice The EIP-712 domain separator of permits.
+    @return The separator, with the current chain id.
+    """
     return self._separator()
 
 
 @external
 def transfer(receiver: address, amount: uint256) -> bool:
+    """
+    @notice Move tokens of the caller.
+    @param receiver The account that receives them.
+    @param amount How many, in millionths.
+    @return Always true; a failure reverts.
+    """
     self._move(msg.sender, receiver, amount)
     return True
 
 
 @external
 def transferFrom(owner: address, receiver: address, amount: uint256) -> bool:
+    """
+    @notice Move tokens of an account that allowed it.
+    @dev An allowance of 2**256 - 1 never shrinks.
+    @param owner The account that pays.
+    @param receiver The account that receives them.
+    @param amount How many, in millionths.
+    @return Always true; a failure reverts.
+    """
     allowed: uint256 = self.allowance[owner][msg.sender]
     if allowed != max_value(uint256):
         assert allowed >= amount, "ALLOWANCE_TOO_SMALL"
@@ -63,12 +81,29 @@ def transferFrom(owner: address, receiver: address, amount: uint256) -> bool:
 
 @external
 def approve(spender: address, amount: uint256) -> bool:
+    """
+    @notice Allow an account to move tokens of the caller.
+    @param spender The account that may move them.
+    @param amount How many in all. It replaces the allowance before.
+    @return Always true.
+    """
     self._approve(msg.sender, spender, amount)
     return True
 
 
 @external
 def permit(owner: address, spender: address, amount: uint256, deadline: uint256, v: uint8, r: bytes32, s: bytes32):
+    """
+    @notice Allow an account to move tokens of the signer (EIP-2612).
+    @dev Anyone may send it.
+    @param owner The account whose tokens these are, and that signed.
+    @param spender The account that may move them.
+    @param amount How many in all. It replaces the allowance before.
+    @param deadline The last Unix second at which the signature is valid.
+    @param v Of the signature: 27 or 28.
+    @param r Of the signature.
+    @param s Of the signature, in the lower half of its range.
+    """
     assert block.timestamp <= deadline, "DEADLINE_PASSED"
     nonce: uint256 = self.nonces[owner]
     self.nonces[owner] = nonce + 1
@@ -81,6 +116,11 @@ def permit(owner: address, spender: address, amount: uint256, deadline: uint256,
 
 @external
 def faucet(receiver: address, amount: uint256):
+    """
+    @notice Mint tokens, for development networks.
+    @param receiver The account that receives them.
+    @param amount How many, in millionths; at most FAUCET_MAX per call.
+    """
     assert amount <= FAUCET_MAX, "TOO_MUCH"
     assert receiver != empty(address), "ZERO_ADDRESS"
     self.totalSupply += amount

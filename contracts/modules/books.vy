@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
 @title Books on demand: the leaves behind an accepted root, or the signers pay
-@notice Whoever wants to see a book leaves a bond, which pays the gas of the one that publishes it. Silence is a fault of all
-        who signed the certificate.
+@notice A demand for a book costs a bond, which pays for the gas of publishing it. If the book is not published in time,
+        all signers of the certificate are at fault.
 """
 
 from contracts import awards
@@ -19,7 +19,7 @@ uses: vault
 struct Demand:
     demander: address
     at: uint256
-    bond: uint256  # not yet given to anybody
+    bond: uint256  # not yet owed to an account
     published: bool
 
 event BookDemanded:
@@ -43,6 +43,11 @@ demand_of: public(HashMap[bytes32, HashMap[uint32, Demand]])
 
 @deploy
 def __init__(book_s: uint256, book_bond: uint256):
+    """
+    @notice Set the terms of books.
+    @param book_s How many seconds there are to publish a demanded book.
+    @param book_bond What a demand costs, in µUSD.
+    """
     assert book_s > 0 and book_bond > 0, "ZERO_AMOUNT"
     # The last moment of `punish_silence` must lie before stakes are free.
     assert 2 * book_s <= penalties.ATTEMPT_S + penalties.CHALLENGE_S, "BOOK_TIME_TOO_LONG"
@@ -53,6 +58,11 @@ def __init__(book_s: uint256, book_bond: uint256):
 @external
 @nonreentrant
 def demand_book(order_id: bytes32, attempt: uint32):
+    """
+    @notice Demand the leaves behind an accepted root, for a bond of BOOK_BOND from the caller's allowance.
+    @param order_id The order.
+    @param attempt The number of the auction of this order, from 0.
+    """
     accepted_at: uint256 = staticcall penalties.tasks.accepted_at(order_id, attempt)
     assert accepted_at > 0, "NOT_ACCEPTED"
     assert block.timestamp <= accepted_at + penalties.CHALLENGE_S, "TOO_LATE"
@@ -72,6 +82,12 @@ def demand_book(order_id: bytes32, attempt: uint32):
 def publish_book(
     task: match_rule.Task, record: awards.Record, leaves: DynArray[match_rule.BidLeaf, LEAVES_MAX]
 ):
+    """
+    @notice Publish a demanded book. The bond of the demand is owed to the caller.
+    @param task What the validators voted on.
+    @param record The record that the certificate left behind. Its hash must be the stored one.
+    @param leaves All leaves of the task's tree, in their order.
+    """
     demand: Demand = self._require_demand(task, record)
     assert block.timestamp <= demand.at + BOOK_S, "TOO_LATE"
     assert len(leaves) == convert(task.bid_count, uint256), "WRONG_COUNT"
@@ -85,7 +101,13 @@ def publish_book(
 @external
 @nonreentrant
 def punish_silence(task: match_rule.Task, record: awards.Record, votes: DynArray[awards.Vote, 32]):
-    """Gives the bond back, and slashes the signers that are named; with none named it only gives the bond back."""
+    """
+    @notice After a book was not published: give the bond back, and slash signers of the certificate.
+    @dev Without votes it only gives the bond back.
+    @param task What the validators voted on.
+    @param record The record that the certificate left behind. Its hash must be the stored one.
+    @param votes Votes for the task by the validators to punish; may be empty.
+    """
     demand: Demand = self._require_demand(task, record)
     assert block.timestamp > demand.at + BOOK_S, "TOO_EARLY"
     self.demand_of[task.order_id][task.attempt].bond = 0

@@ -1,7 +1,7 @@
 # pragma version 0.4.3
 """
 @title Evidence about trees: leaves and profiles with their places
-@notice Pure. An empty provider stands for padding.
+@notice Pure. An empty provider means padding.
 """
 
 from contracts import match_rule

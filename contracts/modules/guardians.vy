@@ -21,12 +21,21 @@ auditors: public(HashMap[address, bool])
 
 @deploy
 def __init__(guardian: address):
+    """
+    @notice Set the first guardian.
+    @param guardian The guardian.
+    """
     assert guardian != empty(address), "ZERO_ADDRESS"
     self.guardian = guardian
 
 
 @external
 def set_auditor(auditor: address, allowed: bool):
+    """
+    @notice Allow or forbid an auditor. Only the guardian may call it.
+    @param auditor The auditor.
+    @param allowed Whether its attestations count from now on.
+    """
     self._require_guardian()
     self.auditors[auditor] = allowed
     log AuditorChanged(auditor=auditor, allowed=allowed)
@@ -34,6 +43,10 @@ def set_auditor(auditor: address, allowed: bool):
 
 @external
 def propose_guardian(guardian: address):
+    """
+    @notice Propose the next guardian, who then has to accept. Only the guardian may call it.
+    @param guardian The account proposed.
+    """
     self._require_guardian()
     self.guardian_next = guardian
     log GuardianProposed(guardian=guardian)
@@ -41,6 +54,9 @@ def propose_guardian(guardian: address):
 
 @external
 def accept_guardian():
+    """
+    @notice Become the guardian. Only the account proposed may call it.
+    """
     assert msg.sender == self.guardian_next, "NOT_GUARDIAN"
     self.guardian = msg.sender
     self.guardian_next = empty(address)

@@ -1,7 +1,7 @@
 # pragma version 0.4.3
 """
 @title What renter and provider do with a lease: confirm, pause, resume, notice, close
-@notice Each act has a twin that a relayer may bring. The provider acts with its own address or its node key.
+@notice Each has a `…_with_signature` twin (meta-transaction). The provider acts with its own address or its node key.
 """
 
 from contracts.modules import lease_book
@@ -57,6 +57,11 @@ CLOSE_TYPEHASH: constant(bytes32) = keccak256(
 @external
 @nonreentrant
 def confirm_start(lease_id: bytes32, details_hash: bytes32):
+    """
+    @notice Confirm that the deployment runs, so that pay begins. Only the provider or its node key may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param details_hash Hash of how the renter reaches the deployment. The details go to the renter off chain.
+    """
     self._confirm_start(msg.sender, lease_id, details_hash)
 
 
@@ -65,6 +70,14 @@ def confirm_start(lease_id: bytes32, details_hash: bytes32):
 def confirm_start_with_signature(
     account: address, lease_id: bytes32, details_hash: bytes32, deadline: uint256, signature: Bytes[65]
 ):
+    """
+    @notice `confirm_start` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param details_hash Hash of how the renter reaches the deployment. The details go to the renter off chain.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(account)
     content: bytes32 = keccak256(abi_encode(CONFIRM_TYPEHASH, account, lease_id, details_hash, nonce, deadline))
     twins._require_signed(account, content, deadline, signature)
@@ -74,12 +87,23 @@ def confirm_start_with_signature(
 @external
 @nonreentrant
 def pause(lease_id: bytes32):
+    """
+    @notice Pause a lease of the caller: pay stops, the bond stays locked.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    """
     self._pause(msg.sender, lease_id)
 
 
 @external
 @nonreentrant
 def pause_with_signature(account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `pause` as a meta-transaction: the renter signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     self._require_twin(PAUSE_TYPEHASH, account, lease_id, deadline, signature)
     self._pause(account, lease_id)
 
@@ -87,12 +111,23 @@ def pause_with_signature(account: address, lease_id: bytes32, deadline: uint256,
 @external
 @nonreentrant
 def resume(lease_id: bytes32):
+    """
+    @notice Ask the provider to start a paused lease of the caller again.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    """
     self._resume(msg.sender, lease_id)
 
 
 @external
 @nonreentrant
 def resume_with_signature(account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `resume` as a meta-transaction: the renter signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     self._require_twin(RESUME_TYPEHASH, account, lease_id, deadline, signature)
     self._resume(account, lease_id)
 
@@ -100,12 +135,23 @@ def resume_with_signature(account: address, lease_id: bytes32, deadline: uint256
 @external
 @nonreentrant
 def give_notice(lease_id: bytes32):
+    """
+    @notice Announce that the provider will take its machine back. Only the provider or its node key may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    """
     self._give_notice(msg.sender, lease_id)
 
 
 @external
 @nonreentrant
 def give_notice_with_signature(account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `give_notice` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     self._require_twin(NOTICE_TYPEHASH, account, lease_id, deadline, signature)
     self._give_notice(account, lease_id)
 
@@ -113,6 +159,12 @@ def give_notice_with_signature(account: address, lease_id: bytes32, deadline: ui
 @external
 @nonreentrant
 def close(lease_id: bytes32, reason: uint256):
+    """
+    @notice End a lease: pay what is due, refund the rest, free the bond.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param reason 1 the renter closes it, 2 the agreed time is over, 3 the provider's notice is over, 4 the deposit has
+                  been empty for too long.
+    """
     self._close(msg.sender, lease_id, reason)
 
 
@@ -121,6 +173,14 @@ def close(lease_id: bytes32, reason: uint256):
 def close_with_signature(
     account: address, lease_id: bytes32, reason: uint256, deadline: uint256, signature: Bytes[65]
 ):
+    """
+    @notice `close` as a meta-transaction: the account signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param reason As for `close`.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(account)
     content: bytes32 = keccak256(abi_encode(CLOSE_TYPEHASH, account, lease_id, reason, nonce, deadline))
     twins._require_signed(account, content, deadline, signature)
@@ -130,7 +190,10 @@ def close_with_signature(
 @external
 @nonreentrant
 def on_empty(lease_id: bytes32):
-    """The escrow found the deposit used up, and has stopped the stream."""
+    """
+    @notice Pause a lease whose deposit is used up. Only the escrow may call it; it has stopped the stream.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    """
     assert msg.sender == sisters.escrow.address, "NOT_ESCROW"
     self._to_paused(lease_id, lease_book._load(lease_id), BY_EMPTY)
 

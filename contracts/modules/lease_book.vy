@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
-@title Leases: what is kept of one
-@notice Three words per lease, as for orders. What the policy says of a lease is kept from the order on, so that nobody has
-        to bring the policy again. No calls, no money.
+@title Leases: how one is stored
+@notice Three words per lease, as for orders. The policy's terms of a lease are stored with the order, so that later
+        calls need not pass the policy again. No calls, no money.
 """
 
 from contracts import match_rule
@@ -51,6 +51,11 @@ update_digest: public(HashMap[bytes32, bytes32])
 @external
 @view
 def lease_of(lease_id: bytes32) -> Lease:
+    """
+    @notice Everything that is stored of a lease.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @return The lease; its state is 0 until it was placed with a provider.
+    """
     return self._load(lease_id)
 
 
@@ -101,7 +106,7 @@ def _save(lease_id: bytes32, lease: Lease):
 
 @internal
 def _note_terms(order_id: bytes32, policy: match_rule.Policy):
-    """What the lease to come will need to know."""
+    """Store the policy's terms that the later lease needs."""
     lease: Lease = empty(Lease)
     lease.max_rate_uusd = convert(policy.max_price_uusd, uint256)
     lease.duration_left_s = convert(policy.duration_s, uint256)

@@ -1,7 +1,7 @@
 # pragma version 0.4.3
 """
 @title Changing a lease while it runs: the renter proposes, the provider accepts
-@notice Price and specification only, never above the order's highest price. Each act has a twin that a relayer may bring.
+@notice Price and specification only, never above the order's highest price. Each has a twin by signature.
 """
 
 from contracts.modules import lease_book
@@ -37,6 +37,14 @@ ACCEPT_TYPEHASH: constant(bytes32) = keccak256(
 @external
 @nonreentrant
 def propose_update(lease_id: bytes32, spec_hash: bytes32, rate_uusd: uint256, seq: uint256):
+    """
+    @notice Propose a new price or specification for a running lease of the caller.
+    @dev It replaces a proposal that was not accepted.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param spec_hash Hash of the specification of what is to be deployed. The specification itself stays off chain.
+    @param rate_uusd The new price in µUSD per hour, at most the highest price of the order.
+    @param seq The number of the proposal; it must be higher than that of the one before.
+    """
     self._propose_update(msg.sender, lease_id, spec_hash, rate_uusd, seq)
 
 
@@ -51,6 +59,16 @@ def propose_update_with_signature(
     deadline: uint256,
     signature: Bytes[65],
 ):
+    """
+    @notice `propose_update` as a meta-transaction: the renter signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param spec_hash Hash of the specification of what is to be deployed. The specification itself stays off chain.
+    @param rate_uusd The new price in µUSD per hour, at most the highest price of the order.
+    @param seq The number of the proposal; it must be higher than that of the one before.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(account)
     content: bytes32 = keccak256(
         abi_encode(PROPOSE_TYPEHASH, account, lease_id, spec_hash, rate_uusd, seq, nonce, deadline)
@@ -62,6 +80,14 @@ def propose_update_with_signature(
 @external
 @nonreentrant
 def accept_update(lease_id: bytes32, spec_hash: bytes32, rate_uusd: uint256, seq: uint256):
+    """
+    @notice Accept the renter's proposal. Only the provider or its node key may call it.
+    @dev All values must be those of the proposal.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param spec_hash Hash of the specification of what is to be deployed. The specification itself stays off chain.
+    @param rate_uusd The price in µUSD per hour.
+    @param seq The number of the proposal; it must be higher than that of the one before.
+    """
     self._accept_update(msg.sender, lease_id, spec_hash, rate_uusd, seq)
 
 
@@ -76,6 +102,16 @@ def accept_update_with_signature(
     deadline: uint256,
     signature: Bytes[65],
 ):
+    """
+    @notice `accept_update` as a meta-transaction: the provider signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param spec_hash Hash of the specification of what is to be deployed. The specification itself stays off chain.
+    @param rate_uusd The price in µUSD per hour.
+    @param seq The number of the proposal; it must be higher than that of the one before.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(account)
     content: bytes32 = keccak256(
         abi_encode(ACCEPT_TYPEHASH, account, lease_id, spec_hash, rate_uusd, seq, nonce, deadline)

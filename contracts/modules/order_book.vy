@@ -1,6 +1,6 @@
 # pragma version 0.4.3
 """
-@title Orders: what is kept of one, and what a policy may ask for
+@title Orders: how one is stored, and the bounds of a policy
 @notice Four words per order, since each word written costs as much as two signatures. No calls, no money.
 """
 
@@ -38,6 +38,11 @@ spec_hash: HashMap[bytes32, bytes32]
 @external
 @view
 def order_of(order_id: bytes32) -> Order:
+    """
+    @notice Everything that is stored of an order.
+    @param order_id The order.
+    @return The order; its state is 0 if there is none.
+    """
     return self._load(order_id)
 
 
@@ -93,7 +98,7 @@ def _create(order_id: bytes32, order: Order):
 
 @internal
 def _save(order_id: bytes32, order: Order):
-    """All but the two hashes, which have their own ways to change, or none. Every field was bounded where it came in."""
+    """All but the two hashes: one changes elsewhere, the other never. Every field was bounded where it came in."""
     renter: uint256 = convert(convert(order.renter, uint160), uint256) << 96
     counts: uint256 = (order.attempts_max << 80) | order.attempt
     self.who[order_id] = renter | (order.state << 88) | counts

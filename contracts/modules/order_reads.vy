@@ -1,6 +1,6 @@
 # pragma version 0.4.3
 """
-@title What the certificate and dispute contracts ask of an order
+@title Reads of an order, for the certificate and dispute contracts
 """
 
 from contracts.interfaces import IOrders
@@ -14,6 +14,11 @@ uses: order_book
 @external
 @view
 def open_order(order_id: bytes32) -> IOrders.OpenOrder:
+    """
+    @notice What a certificate must agree with. It reverts if the order's auction is not open.
+    @param order_id The order.
+    @return The attempt, its start, and the versions that it was opened with.
+    """
     order: order_book.Order = order_book._load(order_id)
     assert order.state == order_book.OPEN, "NOT_OPEN"
     return IOrders.OpenOrder(
@@ -28,6 +33,11 @@ def open_order(order_id: bytes32) -> IOrders.OpenOrder:
 @external
 @view
 def order_facts(order_id: bytes32) -> IOrders.OrderFacts:
+    """
+    @notice What a dispute needs to know of an order, in any state.
+    @param order_id The order.
+    @return Renter, last attempt, its start, and the highest price.
+    """
     order: order_book.Order = order_book._load(order_id)
     return IOrders.OrderFacts(
         renter=order.renter,

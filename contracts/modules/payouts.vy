@@ -1,7 +1,8 @@
 # pragma version 0.4.3
 """
 @title Pull payments: what is owed to whom
-@notice Money is written down here and fetched by its owner. A receiver that reverts hurts nobody but itself.
+@notice What an account is owed is recorded here, and the account withdraws it. A receiver that reverts blocks only
+        itself.
 """
 
 from contracts.modules import twins
@@ -24,12 +25,23 @@ owed: public(HashMap[address, uint256])
 @external
 @nonreentrant
 def withdraw(receiver: address):
+    """
+    @notice Send all that the caller is owed.
+    @param receiver The account that receives the money.
+    """
     self._withdraw(msg.sender, receiver)
 
 
 @external
 @nonreentrant
 def withdraw_with_signature(account: address, receiver: address, deadline: uint256, signature: Bytes[65]):
+    """
+    @notice `withdraw` as a meta-transaction: the account signs it, a relayer sends it and pays the gas.
+    @param account The account that acts and signs.
+    @param receiver The account that receives the money.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
     nonce: uint256 = twins._next_nonce(account)
     content: bytes32 = keccak256(abi_encode(WITHDRAW_TYPEHASH, account, receiver, nonce, deadline))
     twins._require_signed(account, content, deadline, signature)

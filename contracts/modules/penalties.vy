@@ -1,7 +1,7 @@
 # pragma version 0.4.3
 """
 @title Who is punished, for what, and no more than once
-@notice Judges nothing: the contracts that import it have seen the evidence. Evidence counts until the attempt and the time
+@notice Judges nothing: the contracts that import it check the evidence. Evidence counts until the attempt and the time
         to challenge it are over; stakes stay longer than that.
 """
 
@@ -46,6 +46,13 @@ punished: public(HashMap[bytes32, bool])  # keccak256(key, order, attempt, fault
 
 @deploy
 def __init__(stakes_: address, registry_: address, orders_: address, tasks_: address):
+    """
+    @notice Set the contracts to read from and to slash in.
+    @param stakes_ The stake registry.
+    @param registry_ The provider registry.
+    @param orders_ The order contract.
+    @param tasks_ The task manager.
+    """
     assert empty(address) not in [stakes_, registry_, orders_, tasks_], "ZERO_ADDRESS"
     stakes = IStakeRegistry(stakes_)
     registry = IProviderRegistry(registry_)

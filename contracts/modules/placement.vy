@@ -2,7 +2,8 @@
 """
 @title Placing a lease with a provider, and moving it to the next
 @notice A certificate names up to three candidates. The lease goes to the first that is active and bonded; when it never
-        starts, resigns or is down, the next one gets it and the renter an hour of pay from the bond, where that is owed.
+        starts, resigns or is down, the next one gets it and the renter an hour of pay from the bond, where that is
+        owed.
 """
 
 from ethereum.ercs import IERC20
@@ -57,6 +58,10 @@ token: immutable(IERC20)
 
 @deploy
 def __init__(token_: address):
+    """
+    @notice Set the token.
+    @param token_ The ERC-20 of this deployment, with six decimals.
+    """
     assert token_ != empty(address), "ZERO_ADDRESS"
     token = IERC20(token_)
 
@@ -71,7 +76,17 @@ def hand_over(
     votes: DynArray[awards.Vote, 32],
     resign_signature: Bytes[65],
 ):
-    """Moves the lease to the next candidate. Anyone may call it who has the evidence that `reason` needs."""
+    """
+    @notice Move a lease to the next candidate of its certificate (failover). Anyone may call it who has the evidence.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param record The record that the certificate left behind. Its hash must be the stored one.
+    @param reason 16 the provider did not start in time, 17 it is down, 18 it resigned.
+    @param down_since The Unix second since which it is down; unused for other reasons.
+    @param votes Votes of a quorum that it is down, in ascending order of their signers' addresses; unused for other
+                 reasons.
+    @param resign_signature The provider's signature that it resigns; unused for other reasons, or if the provider
+                            itself calls.
+    """
     lease: lease_book.Lease = lease_book._load(lease_id)
     order: order_book.Order = order_book._load(lease_id)
     assert lease.state == lease_book.PENDING or lease.state == lease_book.ACTIVE, "NOT_RUNNING"
@@ -171,12 +186,12 @@ def _move(
     paid_until: uint256,
     owes: bool,
 ):
-    """Stop the stream, settle the leaver's bond, place the lease anew."""
+    """Stop the stream, settle the leaver's bond, place the lease with the next candidate."""
     left: lease_book.Lease = lease
     left.duration_left_s = lease_actions._duration_left_s(lease, paid_until)
     left.state = lease_book.UNPLACED
     left.locked_uusd = 0
-    left.provider = empty(address)  # who left has no more say, also not by its notice
+    left.provider = empty(address)  # the provider that left can no longer act, not even by an earlier notice
     left.notice_at = 0
     lease_book._save(lease_id, left)
     extcall sisters.escrow.stop(lease_id, paid_until)

@@ -1,6 +1,6 @@
 # pragma version 0.4.3
 """
-@title Places in the trees of a match: who stands in one, and who does not
+@title Merkle proofs of presence and of absence in the trees of a match
 @notice Pure. A bid's place in a task's root, a profile's in a snapshot, and the absence of either.
 """
 
@@ -31,7 +31,7 @@ def _in_snapshot(root: bytes32, profile: match_rule.Profile, index: uint256, pat
 @internal
 @pure
 def _is_absent(root: bytes32, provider: address, spots: DynArray[Spot, 2]) -> bool:
-    """True if `provider` has no leaf: its neighbours stand side by side, or one stands at an end of the tree."""
+    """True if `provider` has no leaf: its neighbours have adjacent indices, or one is at an end of the tree."""
     if len(spots) == 0:
         return root == empty(bytes32)
     for spot: Spot in spots:

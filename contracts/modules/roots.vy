@@ -1,7 +1,7 @@
 # pragma version 0.4.3
 """
 @title Roots of cumulative amounts, and the operator who posts them
-@notice A root is kept for ever, so that a later one lowers nothing. The operator hands over in two steps.
+@notice Roots are never deleted: claims against an old one stay valid. The operator hands over in two steps.
 """
 
 from contracts.modules import tree
@@ -31,12 +31,20 @@ root_at: public(HashMap[uint256, HashMap[uint256, Root]])
 
 @deploy
 def __init__(operator: address):
+    """
+    @notice Set the first operator.
+    @param operator The operator.
+    """
     assert operator != empty(address), "ZERO_ADDRESS"
     self.operator = operator
 
 
 @external
 def propose_operator(operator: address):
+    """
+    @notice Propose the next operator, who then has to accept. Only the operator may call it.
+    @param operator The account proposed.
+    """
     self._require_operator()
     self.operator_next = operator
     log OperatorProposed(operator=operator)
@@ -44,6 +52,9 @@ def propose_operator(operator: address):
 
 @external
 def accept_operator():
+    """
+    @notice Become the operator. Only the account proposed may call it.
+    """
     assert msg.sender == self.operator_next, "NOT_OPERATOR"
     self.operator = msg.sender
     self.operator_next = empty(address)

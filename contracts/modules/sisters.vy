@@ -16,6 +16,13 @@ tasks: public(immutable(ITasks))
 
 @deploy
 def __init__(registry_: address, stakes_: address, escrow_: address, tasks_: address):
+    """
+    @notice Set the contracts.
+    @param registry_ The provider registry.
+    @param stakes_ The stake registry.
+    @param escrow_ The escrow.
+    @param tasks_ The task manager.
+    """
     assert empty(address) not in [registry_, stakes_, escrow_, tasks_], "ZERO_ADDRESS"
     registry = IProviderRegistry(registry_)
     stakes = IStakeRegistry(stakes_)
@@ -26,5 +33,5 @@ def __init__(registry_: address, stakes_: address, escrow_: address, tasks_: add
 @internal
 @view
 def _acts_for(caller: address, provider: address) -> bool:
-    """The provider itself, or its node key of now."""
+    """The provider itself, or its current node key."""
     return caller == provider or caller == staticcall registry.node_key_at(provider, max_value(uint256))

@@ -1,6 +1,6 @@
 # pragma version 0.4.3
 """
-@title A deposit that flows: what is kept of a stream, and what is due of it
+@title Streams of pay: how one is stored, and what is due of it
 @notice Four words instead of seven: a lease writes it five times. Moves no money.
 """
 
@@ -26,13 +26,22 @@ deposit_of: public(HashMap[bytes32, uint256])
 @external
 @view
 def stream_of(lease_id: bytes32) -> Stream:
+    """
+    @notice Everything that is stored of a lease's stream of pay.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @return The stream; its rate is 0 while it does not run.
+    """
     return self._load(lease_id)
 
 
 @external
 @view
 def accrued(lease_id: bytes32) -> uint256:
-    """What a settlement now would move, before the fee."""
+    """
+    @notice What a settlement now would move.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @return The amount in µUSD, before the fee.
+    """
     return self._due(self._load(lease_id), block.timestamp)
 
 

@@ -1,8 +1,9 @@
 # pragma version 0.4.3
 """
 @title Merkle trees: one rule for bids, snapshots and payouts
-@notice node = keccak256(0x01 ‖ left ‖ right); leaves are padded with zeros to the next power of two; a path lists siblings
-        bottom up, one per level, and the bits of the index say the side. No leaf: root 0. One leaf: the root is the leaf.
+@notice node = keccak256(0x01 ‖ left ‖ right); leaves are padded with zeros to the next power of two; a path lists
+        siblings bottom up, one per level, and the bits of the index give the side. No leaf: root 0. One leaf: the root
+        is the leaf.
 """
 
 DEPTH_MAX: constant(uint256) = 20
@@ -28,7 +29,7 @@ def _depth(count: uint256) -> uint256:
 @internal
 @pure
 def _proves(root: bytes32, count: uint256, leaf: bytes32, index: uint256, path: DynArray[bytes32, DEPTH_MAX]) -> bool:
-    """True if `leaf` stands at `index`. An index at or beyond `count` can be proven only to hold padding (a zero leaf)."""
+    """True if `leaf` is at `index`. An index at or beyond `count` can be proven only to hold padding (a zero leaf)."""
     depth: uint256 = self._depth(count)
     if count == 0 or len(path) != depth or index >= (1 << depth) or (index >= count and leaf != empty(bytes32)):
         return False

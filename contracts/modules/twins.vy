@@ -1,7 +1,7 @@
 # pragma version 0.4.3
 """
 @title What the `…_with_signature` twins share: a nonce per account, a deadline, a signature
-@notice The twin's typed message ends in `uint256 nonce,uint256 deadline`. Whoever relays it pays the gas and gains nothing.
+@notice The twin's typed message ends in `uint256 nonce,uint256 deadline`. The relayer pays the gas and gains nothing.
 """
 
 from contracts.modules import typed
@@ -12,6 +12,10 @@ nonces: public(HashMap[address, uint256])
 @external
 @view
 def DOMAIN_SEPARATOR() -> bytes32:
+    """
+    @notice The EIP-712 domain separator of messages for this contract.
+    @return The separator, with the current chain id.
+    """
     return typed._separator_of(self)
 
 

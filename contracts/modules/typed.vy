@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
 @title EIP-712 messages and their signatures
-@notice Domain {name "Sparewatt", version "1", chainId, verifyingContract}. A signature is 65 bytes r, s, v with the low s
-        and v 27 or 28, so that each message has one valid signature per key. Stores nothing.
+@notice Domain {name "Sparewatt", version "1", chainId, verifyingContract}. A signature is 65 bytes r, s, v with the low
+        s and v 27 or 28, so that each message has one valid signature per key. Stores nothing.
 """
 
 DOMAIN_TYPEHASH: constant(bytes32) = keccak256(

@@ -1,9 +1,9 @@
 # pragma version 0.4.3
 """
 @title Validators: stake, vote keys, and their weight at every version
-@notice Each change of anyone's weight makes a new version; older versions never change, so a certificate is checked against
-        the stakes its order began with. A history entry is packed into one word, version in the high half and weight in the
-        low half: a certificate reads two per signer. Moves no money.
+@notice Each change of anyone's weight makes a new version; older versions never change, so a certificate is checked
+        against the stakes its order began with. A history entry is packed into one word, version in the high half and
+        weight in the low half: a certificate reads two per signer. Moves no money.
 """
 
 from contracts.modules import typed
@@ -50,6 +50,10 @@ history: HashMap[address, HashMap[uint256, uint256]]
 
 @deploy
 def __init__(min_stake: uint256):
+    """
+    @notice Set the least stake.
+    @param min_stake The least stake of a validator, in µUSD.
+    """
     assert min_stake > 0, "ZERO_AMOUNT"
     MIN_STAKE = min_stake
 
@@ -60,6 +64,13 @@ def __init__(min_stake: uint256):
 @external
 @view
 def history_at(vote_key: address, index: uint256) -> (uint256, uint256):
+    """
+    @notice One change of a vote key's weight.
+    @param vote_key The key that signs votes.
+    @param index The number of the change, from 0.
+    @return The stake version from which it counts.
+    @return The weight from that version on.
+    """
     entry: uint256 = self.history[vote_key][index]
     return entry >> 128, entry & convert(max_value(uint128), uint256)
 
@@ -69,7 +80,14 @@ def history_at(vote_key: address, index: uint256) -> (uint256, uint256):
 def weight_of(
     signers: DynArray[address, VALIDATORS_MAX], history_indices: DynArray[uint256, VALIDATORS_MAX], version: uint256
 ) -> uint256:
-    """The signers' weight together. They must be distinct: the caller sees to that."""
+    """
+    @notice The weight of several vote keys together at a stake version.
+    @dev The signers must be distinct; the caller has to check that.
+    @param signers The vote keys.
+    @param history_indices For each of them, where its weight at that version is in its history.
+    @param version A stake version.
+    @return The sum of their weights.
+    """
     assert len(signers) == len(history_indices), "LENGTHS_DIFFER"
     assert version <= self.version, "UNKNOWN_VERSION"
     weight: uint256 = 0
@@ -81,6 +99,10 @@ def weight_of(
 @external
 @view
 def all_operators() -> DynArray[address, VALIDATORS_MAX]:
+    """
+    @notice All validators with weight now.
+    @return Their operators' addresses, in no particular order.
+    """
     return self.operators
 
 

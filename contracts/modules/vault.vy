@@ -1,18 +1,22 @@
 # pragma version 0.4.3
 """
 @title The one ERC-20 of a deployment, and what this contract owes of it
-@notice Counts what really arrived, never what was promised: a token may take a fee. Money leaves by `_send` only, after the
-        books were changed. `solvent` is true as long as no token takes balances away behind our back.
+@notice Counts the measured balance, never the amount in a call: a token may take a fee. Money leaves by `_send` only,
+        after the books were changed. `solvent` is true as long as no token takes balances away without a transfer.
 """
 
 from ethereum.ercs import IERC20
 
 token: public(immutable(IERC20))
-held: public(uint256)  # the sum of all that is owed to anybody
+held: public(uint256)  # the sum of all that is owed to any account
 
 
 @deploy
 def __init__(token_: address):
+    """
+    @notice Set the token.
+    @param token_ The ERC-20 of this deployment, with six decimals.
+    """
     assert token_.is_contract, "NO_TOKEN"
     token = IERC20(token_)
 
@@ -20,6 +24,10 @@ def __init__(token_: address):
 @external
 @view
 def solvent() -> bool:
+    """
+    @notice Whether the contract holds at least what it owes.
+    @return True unless the token took balances away.
+    """
     return staticcall token.balanceOf(self) >= self.held
 
 
@@ -37,7 +45,7 @@ def _receive(payer: address, amount: uint256) -> uint256:
 
 @internal
 def _acknowledge(amount: uint256):
-    """A sister contract says that it has just sent `amount` here: true only if the balance shows it."""
+    """Count `amount` that a sister contract has just sent. Reverts unless the balance shows it."""
     self.held += amount
     assert staticcall token.balanceOf(self) >= self.held, "NOT_RECEIVED"
 

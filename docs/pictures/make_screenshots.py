@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 from sparewatt.machine.spawn import free_port
 from tests.e2e.conftest import FLAGS, Window, find_chromium
 from tests.e2e.people import ask, sign_up
-from tests.e2e.test_owner import an_engine, has_job
+from tests.e2e.test_owner import has_job, running_engine
 from tests.integration.asking import ask as ask_api
 from tests.integration.networks import Network, start_network
 from tests.processes import commands_of, end_process, start_process, wait_until
@@ -112,10 +112,10 @@ def shoot_moved(page: Page, network: Network) -> None:
 def own_node(window: Window, network: Network, folder: Path) -> Iterator[str]:
     """A node of who is logged in, that earned, was lost with a job once, and is back."""
     page = window.open(network, "/join")
-    page.get_by_role("button", name="Make a line for this network").click()
+    page.get_by_role("button", name="Make a join line").click()
     token = page.get_by_test_id("join-line").inner_text().rpartition("--token ")[2]
     body = {"model": ATTIC, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 200, "stream": True}
-    with an_engine(folder, ATTIC) as backend:
+    with running_engine(folder, ATTIC) as backend:
         argv = [sys.executable, "-m", "sparewatt", "node", "join", network.root_url, f"--token={token}"]
         argv += [f"--backend={backend}", f"--data={folder / 'attic'}", "--name=attic", "--region=JP"]
         process = start_process(argv, output=folder / "attic.txt")

@@ -1,6 +1,7 @@
-"""A real network and a real Chromium, in a test process of their own: the browser keeps an event loop running there.
+"""Fixtures of the end-to-end tests: a real network and a real Chromium.
 
-Without a Chromium these tests are skipped, and say so; CI installs one.
+They need a test process of their own, because Playwright keeps an event loop running in it. Without a Chromium the
+tests are skipped with a message; CI installs one.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, expect, sync_playwright
 
 from sparewatt.api.dashboard.pages import DIST
 from tests.integration.networks import Network, start_network
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
-    "--no-sandbox",  # tests run as root in containers; they open no page but our own
+    "--no-sandbox",  # tests run as root in containers, and open our own pages only
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
@@ -30,8 +31,8 @@ expect.set_options(timeout=PAGE_S * 1000)
 
 
 def find_chromium() -> str | None:
-    named = os.environ.get("CHROMIUM")
-    return named or next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+    from_environment = os.environ.get("CHROMIUM")
+    return from_environment or next((path for name in PROGRAMS if (path := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def network(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    """After the browser: without one there is nothing to start it for."""
+    """A network for all tests. It depends on `browser`, so that it is not started where the tests are skipped."""
     assert (DIST / "index.html").exists(), "the dashboard is not built: make web"
     env = {"SPAREWATT_GATEWAY_SIGNUPS_PER_ADDRESS_HOUR": "10000", "SPAREWATT_GATEWAY_GRANTS_PER_ADDRESS_DAY": "1000"}
     with start_network(tmp_path_factory.mktemp("e2e"), "--engine=deterministic", env=env) as network:
@@ -55,21 +56,20 @@ def network(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 class Window:
-    """One browser window without a past, and everything that went wrong in it."""
+    """A page in a fresh browser profile. `faults` collects its script errors and its requests to other origins."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.page: Page = context.new_page()
         self.page.set_default_timeout(PAGE_S * 1000)
         self.faults: list[str] = []
         self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
-        self.page.on("console", lambda said: self.faults.append(said.text) if said.type == "error" else None)
-        self.page.on("request", self._look_at)
+        self.page.on("console", lambda message: self.faults.append(message.text) if message.type == "error" else None)
+        self.page.on("request", self._check_origin)
         self._root = ""
 
-    def _look_at(self, request: object) -> None:
-        address = str(getattr(request, "url", ""))
-        if self._root and not address.startswith((self._root, "data:", "blob:")):
-            self.faults.append(f"asked elsewhere: {address}")
+    def _check_origin(self, request: Request) -> None:
+        if self._root and not request.url.startswith((self._root, "data:", "blob:")):
+            self.faults.append(f"request to another origin: {request.url}")
 
     def open(self, network: Network, path: str) -> Page:
         self._root = network.root_url

@@ -1,4 +1,4 @@
-"""What a person does first: sign up, by the form."""
+"""Steps that several tests share: sign up by the form, and send a question in the playground."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integration.people import PASSWORD
 
 
 def sign_up(window: Window, network: Network) -> Page:
-    """Ends in the playground."""
+    """Sign up as a new account. The page is the playground then."""
     page = window.open(network, "/signup")
     page.get_by_label("E-mail").fill(f"p-{secrets.token_hex(6)}@example.org")
     page.get_by_label("Password").fill(PASSWORD)
@@ -22,7 +22,7 @@ def sign_up(window: Window, network: Network) -> Page:
 
 
 def ask(page: Page, question: str) -> None:
-    """And wait until the answer is whole."""
+    """Send a question and wait until the answer is complete."""
     page.get_by_label("Question").fill(question)
     page.get_by_role("button", name="Ask", exact=True).click()
     page.locator("[data-testid=answer][data-state=done]").last.wait_for()

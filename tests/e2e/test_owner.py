@@ -1,4 +1,4 @@
-"""An owner's first minutes: run the lines of the page, watch the node arrive and turn green, earn, die and turn red."""
+"""The owner's path: run the copied join line, see the node online, see it earn, kill it, see it offline."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.integration.asking import ask as ask_api
 from tests.integration.networks import Network
 from tests.processes import end_process, start_process, tail, wait_until
 
-RED_WITHIN_S = 15.0
+OFFLINE_WITHIN_S = 15.0
 INSTALLED_WITHIN_S = 90.0
-"""Some twenty seconds on two busy cores."""
+"""It takes about 20 s on two busy cores."""
 
 
 @contextmanager
-def an_engine(folder: Path, model: str) -> Iterator[str]:
-    """A model server beside the node."""
+def running_engine(folder: Path, model: str) -> Iterator[str]:
+    """A model server (the deterministic engine) for the node to use as its backend. Yields its URL."""
     port = free_port()
     argv = [sys.executable, "-m", "sparewatt.testing", f"--port={port}", f"--model={model}"]
     argv += ["--decode-tps=120", "--prefill-tps=900", "--answer-tokens=3000"]
@@ -41,12 +41,12 @@ def an_engine(folder: Path, model: str) -> Iterator[str]:
 
 
 @contextmanager
-def typed(lines: Sequence[str], folder: Path, backend: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A terminal in which these lines were pasted, as they are. What they start dies with it.
+def running_terminal(lines: Sequence[str], folder: Path, backend: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A shell that runs these lines unchanged. Processes that they start end with it.
 
-    The index is a folder with what the agent needs, so that a test takes seconds and depends on nobody else's server.
+    pip takes its packages from a folder instead of an index, so that the test is quick and needs no other server.
     """
-    script = folder / "typed.sh"
+    script = folder / "terminal.sh"
     script.write_text("\n".join([f"export {PARENT_PID_ENV}=$$", *lines, ""]))
     answers = {"NAME": "upstairs", "REGION": "JP", "HOURLY_USD": "0.01", "BACKEND_URL": backend}
     env = {
@@ -58,42 +58,42 @@ def typed(lines: Sequence[str], folder: Path, backend: str) -> Iterator[subproce
         "PIP_FIND_LINKS": str(node_wheels()),
         "PIP_NO_COMPILE": "1",
     }
-    process = start_process(["sh", "-e", str(script)], output=folder / "typed.txt", env=env)
+    process = start_process(["sh", "-e", str(script)], output=folder / "terminal.txt", env=env)
     try:
         yield process
     except BaseException as error:
-        error.add_note(f"The terminal shows:\n{tail(folder / 'typed.txt')}")
+        error.add_note(f"The terminal shows:\n{tail(folder / 'terminal.txt')}")
         raise
     finally:
         end_process(process, signal.SIGKILL, ceiling_s=20)
 
 
-def copied(page: Page, label: str) -> str:
+def copy_text(page: Page, label: str) -> str:
     page.get_by_role("button", name=f"Copy: {label}").click()
     text: str = page.evaluate("() => navigator.clipboard.readText()")
     assert text == page.get_by_role("region", name=label).inner_text()
     return text
 
 
-def copied_lines(page: Page) -> tuple[str, str]:
-    """Both lines of the page, in their order."""
-    page.get_by_role("button", name="Make a line for this network").click()
-    return copied(page, "make a Python environment"), copied(page, "the join line")
+def copy_lines(page: Page) -> tuple[str, str]:
+    """The two commands of the page, in their order."""
+    page.get_by_role("button", name="Make a join line").click()
+    return copy_text(page, "make a Python environment"), copy_text(page, "the join line")
 
 
 def has_job(network: Network, node_id: str) -> bool:
     return bool(ask_api(network, "GET", f"/v1/nodes/{node_id}").json()["in_flight"])
 
 
-def test_join_by_the_copied_line_turn_green_earn_die_and_turn_red(
+def test_a_node_joins_by_the_copied_line_earns_and_is_shown_offline_when_it_dies(
     network: Network, window: Window, tmp_path: Path
 ) -> None:
     sign_up(window, network)
     page = window.open(network, "/join")
-    lines = copied_lines(page)
+    lines = copy_lines(page)
     assert lines[1].startswith("pip install ")
-    model = "the-attic-s-own"
-    with an_engine(tmp_path, model) as backend, typed(lines, tmp_path, backend) as terminal:
+    model = "model-of-this-node"
+    with running_engine(tmp_path, model) as backend, running_terminal(lines, tmp_path, backend) as terminal:
         card = page.get_by_test_id("joining").first
         expect(card).to_contain_text("upstairs", timeout=INSTALLED_WITHIN_S * 1000)
         expect(card.locator("[data-state=online]")).to_be_visible()
@@ -113,9 +113,9 @@ def test_join_by_the_copied_line_turn_green_earn_die_and_turn_red(
         expect(page.get_by_test_id("why")).to_contain_text("The node got 1 job")
         with ThreadPoolExecutor(1) as pool:
             lost = pool.submit(ask_api, network, "POST", "/v1/chat/completions", body | {"max_tokens": 3_000})
-            wait_until(lambda: has_job(network, str(node_id)), "the job is not under way")
+            wait_until(lambda: has_job(network, str(node_id)), "the job is not running")
             terminal.kill()
-            expect(page.locator("header [data-state=offline]")).to_be_visible(timeout=RED_WITHIN_S * 1000)
+            expect(page.locator("header [data-state=offline]")).to_be_visible(timeout=OFFLINE_WITHIN_S * 1000)
             assert lost.result().status >= 500
         expect(page.locator("[data-testid=reputation] [data-cause=link_lost]")).to_be_visible(timeout=40_000)
         expect(page.get_by_test_id("reputation")).to_contain_text("The node went away while it had a job.")

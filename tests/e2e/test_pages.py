@@ -1,10 +1,10 @@
-"""Every page, in both themes and on a phone: usable without eyes or a mouse, and nothing cut off."""
+"""Accessibility and layout of every page: screen readers, keyboard, both themes, a phone's width, and size."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
 
 from tests.e2e.conftest import PAGE_S, Window
 from tests.e2e.people import ask, sign_up
@@ -12,65 +12,66 @@ from tests.integration.asking import ask as ask_api
 from tests.integration.networks import Network
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-PUBLIC = ("/", "/matching", "/models", "/status", "/login", "/signup")
-OWN = ("/nodes", "/earnings", "/playground", "/keys", "/usage", "/join", "/account")
-COLOURS = ("color-contrast",)
-DESK: ViewportSize = {"width": 1280, "height": 900}
+PUBLIC_PAGES = ("/", "/matching", "/models", "/status", "/login", "/signup")
+MEMBER_PAGES = ("/nodes", "/earnings", "/playground", "/keys", "/usage", "/join", "/account")
+COLOUR_RULES = ("color-contrast",)
+DESKTOP: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 375, "height": 720}
 FIRST_PAGE_SCRIPT_BYTES = 200_000
 
 
 def serious_faults(page: Page, rules: tuple[str, ...] = ()) -> list[str]:
-    """What axe-core calls serious or critical, by these rules or by all. It is run beside the page's own policy."""
+    """The serious and critical violations that axe-core reports, by these rules or by all.
+
+    The browser context must bypass the Content-Security-Policy, which forbids foreign scripts.
+    """
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(AXE.read_text())
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
-    found = page.evaluate("async options => (await axe.run(document, options)).violations", options)
+    violations = page.evaluate("async options => (await axe.run(document, options)).violations", options)
     return [
-        f"{page.url}: {one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}"
-        for one in found
-        if one["impact"] in ("serious", "critical")
+        f"{page.url}: {found['id']}: {found['nodes'][0]['html'][:200]} {found['nodes'][0]['failureSummary'][:300]}"
+        for found in violations
+        if found["impact"] in ("serious", "critical")
     ]
 
 
 def faults_in_both_themes(page: Page) -> list[str]:
-    """They differ in their colours alone, so the light one is looked through for those."""
-    found = serious_faults(page)
+    """All rules in the dark theme; in the light one, which differs in its colours only, the rules of colour."""
+    faults = serious_faults(page)
     page.emulate_media(color_scheme="light")
     page.locator("html[data-theme=light]").wait_for()
-    found += serious_faults(page, COLOURS)
+    faults += serious_faults(page, COLOUR_RULES)
     page.emulate_media(color_scheme="dark")
-    return found
+    return faults
 
 
-def look_through(page: Page, network: Network) -> list[str]:
-    """Each page once."""
-    found: list[str] = []
+def faults_of_all_pages(page: Page, network: Network) -> list[str]:
+    faults: list[str] = []
     node_id = ask_api(network, "GET", "/v1/nodes").json()["data"][0]["id"]
-    for path in (*PUBLIC, *OWN, f"/nodes/{node_id}"):
+    for path in (*PUBLIC_PAGES, *MEMBER_PAGES, f"/nodes/{node_id}"):
         page.goto(f"{network.root_url}{path}")
         expect(page.get_by_role("heading", level=1)).to_have_count(1)
         page.wait_for_load_state("load")
-        found += faults_in_both_themes(page)
+        faults += faults_in_both_themes(page)
         page.set_viewport_size(PHONE)
         if page.evaluate("() => document.documentElement.scrollWidth") > PHONE["width"]:
-            found.append(f"{path}: wider than a phone")
-        page.set_viewport_size(DESK)
-    return found
+            faults.append(f"{path}: wider than a phone")
+        page.set_viewport_size(DESKTOP)
+    return faults
 
 
-def test_every_page_can_be_read_by_all(network: Network, browser: Browser) -> None:
-    """No serious fault by axe, in both themes, and nothing cut off on a phone."""
-    context = browser.new_context(viewport=DESK, color_scheme="dark", bypass_csp=True)
+def test_every_page_is_accessible_and_fits_a_phone(network: Network, browser: Browser) -> None:
+    context = browser.new_context(viewport=DESKTOP, color_scheme="dark", bypass_csp=True)
     window = Window(context)
     page = sign_up(window, network)
     ask(page, "Say hello")
     page.get_by_test_id("why-link").click()
     page.get_by_test_id("timeline").wait_for()
-    found = faults_in_both_themes(page)
-    found += look_through(page, network)
+    faults = faults_in_both_themes(page)
+    faults += faults_of_all_pages(page, network)
     context.close()
-    assert found == []
+    assert faults == []
     assert window.faults == []
 
 
@@ -110,7 +111,7 @@ def test_search_and_drawers_work_by_keyboard_alone(network: Network, window: Win
 
 
 def test_a_link_shows_the_same_table_filter_and_choice(network: Network, window: Window) -> None:
-    """Chosen by keyboard; what was chosen is in the address."""
+    """The choice is made by keyboard and stored in the address."""
     sign_up(window, network)
     page = window.open(network, "/usage")
     page.get_by_role("radio", name="day").press("ArrowRight")
@@ -127,14 +128,14 @@ def test_a_link_shows_the_same_table_filter_and_choice(network: Network, window:
     expect(page.locator("#regions")).to_be_in_viewport()
 
 
-def test_the_first_page_is_small_and_comes_from_here_alone(network: Network, window: Window) -> None:
+def test_the_first_page_loads_little_script(network: Network, window: Window) -> None:
     sizes: list[int] = []
 
-    def weigh(reply: object) -> None:
-        if str(getattr(reply, "url", "")).endswith(".js"):
-            sizes.append(int(getattr(reply, "headers", {}).get("content-length", 10**9)))
+    def add_size(response: Response) -> None:
+        if response.url.endswith(".js"):
+            sizes.append(int(response.headers.get("content-length", 10**9)))
 
-    window.page.on("response", weigh)
+    window.page.on("response", add_size)
     page = window.open(network, "/")
     page.get_by_role("img", name="World map").wait_for(timeout=PAGE_S * 1000)
     page.wait_for_load_state("load")

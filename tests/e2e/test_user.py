@@ -1,4 +1,4 @@
-"""A developer's first minutes: sign up, a key, an answer that streams, and why this node."""
+"""The developer's path: sign up, make a key, watch an answer stream, and open the explanation of its match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.networks import Network
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
-def test_a_stranger_sees_the_network_breathe_and_no_node_by_name(network: Network, window: Window) -> None:
+def test_a_visitor_without_login_sees_live_matches_and_no_node_by_name(network: Network, window: Window) -> None:
     page = window.open(network, "/")
     expect(page.get_by_role("img", name=re.compile("World map: 3 nodes online"))).to_be_visible()
     expect(page.get_by_label("Nodes by state")).to_contain_text("3online", use_inner_text=False)
@@ -26,7 +26,7 @@ def test_a_stranger_sees_the_network_breathe_and_no_node_by_name(network: Networ
     nodes = ask_api(network, "GET", "/v1/nodes").json()["data"]
     assert not [node for node in nodes if node["name"] in shown or node["id"][:10] in shown]
     page.locator("#matches tbody tr").first.click()
-    expect(page.get_by_role("dialog")).to_contain_text("belongs to whoever asked")
+    expect(page.get_by_role("dialog")).to_contain_text("the account that sent the request")
 
 
 def test_sign_up_ask_see_tokens_stream_and_open_why(network: Network, window: Window) -> None:
@@ -51,7 +51,7 @@ def test_sign_up_ask_see_tokens_stream_and_open_why(network: Network, window: Wi
     expect(page.get_by_test_id("scores").locator("li")).to_have_count(3)
     expect(page.get_by_test_id("scores")).to_contain_text("chosen")
     expect(page.get_by_test_id("timeline")).to_contain_text("done")
-    page.get_by_text("What if a term had counted more").click()
+    page.get_by_text("What if a part had counted more").click()
     expect(page.get_by_test_id("what-if")).to_have_text("The same node would have won.")
     page.get_by_role("slider", name="writing the answer").fill("0")
     expect(page.get_by_test_id("what-if")).to_contain_text("would have won")
@@ -87,7 +87,7 @@ def test_html_in_a_prompt_or_an_answer_is_text(network: Network, window: Window)
     ask(page, EVIL)
     expect(page.get_by_test_id("question")).to_have_text(EVIL)
     assert page.title() == "Playground · Sparewatt"
-    # An answer goes the same way; the engine's own words hold no markup, so one is put into a reply on its way here.
+    # The test engine writes no markup, so the reply is stubbed for an answer that has some.
     chunk = '{"choices":[{"delta":{"content":' + EVIL.replace('"', '\\"').join('""') + "}}]}"
     page.route(
         "**/v1/chat/completions",
@@ -100,7 +100,7 @@ def test_html_in_a_prompt_or_an_answer_is_text(network: Network, window: Window)
     assert page.locator("#main img, #main script").count() == 0
 
 
-def test_the_policy_stops_script_and_style_that_is_not_ours(network: Network, window: Window) -> None:
+def test_the_content_security_policy_blocks_inline_scripts_and_eval(network: Network, window: Window) -> None:
     page = window.open(network, "/status")
     expect(page.get_by_role("heading", level=1)).to_have_text("Is it working?")
     blocked = page.evaluate(
@@ -117,14 +117,16 @@ def test_the_policy_stops_script_and_style_that_is_not_ours(network: Network, wi
     window.faults = [fault for fault in window.faults if "violates" not in fault and "TrustedScript" not in fault]
 
 
-def test_an_answer_in_one_piece_and_a_second_choice_are_told_as_such(network: Network, window: Window) -> None:
-    """From an explanation as a gateway gives it of such a match; who asked it is nobody here."""
+def test_a_match_shows_an_answer_in_one_piece_and_the_candidates_of_a_failover(
+    network: Network, window: Window
+) -> None:
+    """The explanation comes from a stubbed reply: the network of this test makes no such match."""
     page = sign_up(window, network)
     first, second = ({"node": f"0x{digit * 40}", "name": f"node-{digit}"} for digit in "12")
     scored = {"region": "DE", "cost_s": 1.0, "score": None, "parts": {"decode": 1.0}, "cached_tokens": 0}
     ranked = [one | scored | {"predicted_ttft_s": 0.1, "price_usd": "0.1"} for one in (first, second)]
     times = {"reason": None, "started_ms": 1.0, "first_token_ms": None, "ended_ms": 9.0, "continued_from": None}
-    told = {
+    explanation = {
         "match_id": "match_a",
         "created_at": 1.0,
         "outcome": "done",
@@ -145,9 +147,9 @@ def test_an_answer_in_one_piece_and_a_second_choice_are_told_as_such(network: Ne
         ],
         "moves": [{"attempt": 1, "after_tokens": 0, "chosen": second["node"], "candidates": ranked[1:]}],
     }
-    page.route("**/v1/matches/match_a", lambda route: route.fulfill(json=told))
+    page.route("**/v1/matches/match_a", lambda route: route.fulfill(json=explanation))
     window.open(network, "/matching/match_a")
     expect(page.get_by_test_id("timeline")).to_contain_text("in one piece")
     expect(page.get_by_test_id("timeline")).not_to_contain_text("never")
     expect(page.get_by_test_id("scores").first.locator("li", has_text="chosen")).to_contain_text("node-1")
-    expect(page.get_by_role("region", name="Who was left when node-1 failed")).to_contain_text("node-2 DE chosen")
+    expect(page.get_by_role("region", name="Candidates left when node-1 failed")).to_contain_text("node-2 DE chosen")

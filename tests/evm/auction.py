@@ -1,4 +1,4 @@
-"""Orders, bids and certificates as honest parties make them; tests bend them from there."""
+"""Builds orders, bids and certificates as honest parties make them. Tests change single parts of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def policy_of(**changes: Any) -> OrderTerms:
 
 @dataclass
 class Order:
-    """An order on chain, and what came of its auction."""
+    """An order on chain, with its auction and its certificate."""
 
     network: Network
     order_id: bytes
@@ -67,7 +67,7 @@ class Order:
         )
 
     def book(self, prices: dict[int, int]) -> BidBook:
-        """`prices` by a provider's place in the network's list."""
+        """`prices` maps a provider's index in the network to its price."""
         leaves = []
         for number, price in prices.items():
             provider = self.network.providers[number]
@@ -130,7 +130,7 @@ class Order:
 
     @property
     def provider(self) -> Provider:
-        """Whom the lease is with."""
+        """The provider of the lease."""
         return next(p for p in self.network.providers if p.address == self.lease["provider"])
 
     def started(self, prices: dict[int, int]) -> BidBook:

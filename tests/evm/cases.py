@@ -1,4 +1,4 @@
-"""Random auctions, honest and bent, and random streams: what Python and the contracts are compared on."""
+"""Random inputs for differential tests of Python against the contracts: auctions, honest or forged, and streams."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
 
 
 def edge(rng: random.Random, end: int, usual: int) -> int:
-    """Often near the usual, sometimes at an end."""
+    """Often a common value, sometimes the smallest or the largest."""
     return rng.choice([0, 1, end - 1, rng.randrange(end), *[rng.randrange(usual) for _ in range(6)]])
 
 
@@ -108,7 +108,7 @@ def require_same_judgement(window: Contract, case: Case) -> None:
     assert pay == awards_of(case.policy, case.book)[0].price_uusd
 
 
-def bent_leaf(rng: random.Random, leaf: BidLeaf) -> BidLeaf:
+def forged_leaf(rng: random.Random, leaf: BidLeaf) -> BidLeaf:
     field, end = rng.choice(
         [("uptime_ppm", 1 << 32), ("reputation_ppm", 1 << 32), ("rtt_ms", 1 << 16), ("status", 13), ("score", 1 << 64)]
     )
@@ -119,17 +119,17 @@ def bent_leaf(rng: random.Random, leaf: BidLeaf) -> BidLeaf:
 
 
 def require_false(window: Contract, rng: random.Random, case: Case) -> None:
-    """A leaf that says anything else is seen."""
+    """A leaf with any other value is detected."""
     if not case.book.leaves:
         return
     leaf = rng.choice(case.book.leaves)
-    bent = bent_leaf(rng, leaf)
-    shown = (case.task.values(), case.policy.values(), [case.profile(leaf).values()], [bent.values()])
+    forged = forged_leaf(rng, leaf)
+    shown = (case.task.values(), case.policy.values(), [case.profile(leaf).values()], [forged.values()])
     assert window.judge(*shown)[0] == [False] or window.judge(*shown)[0] == (False,)
 
 
 def evidence_about(rng: random.Random, case: Case, order: Order) -> list[tuple[str, tuple[Any, ...]]]:
-    """Challenges against the case's task, as a slanderer would make them from all that is public."""
+    """False challenges against the task of the case, made of public data only."""
     book, count = case.book, len(case.book.leaves)
     if not count:
         return []
@@ -164,13 +164,13 @@ def require_honest_is_safe(rng: random.Random, order: Order) -> None:
         raise AssertionError(f"an honest vote was slashed by {function}")
 
 
-def require_bent_is_punished(rng: random.Random, order: Order) -> None:
-    """One leaf is false, and the whole tree follows it."""
+def require_forged_is_punished(rng: random.Random, order: Order) -> None:
+    """Forge one leaf, with a tree that is consistent with it."""
     case = random_case(rng, order.order_id, stake_version=order.stake_version)
     if not case.book.leaves:
         return
     victim = rng.randrange(len(case.book.leaves))
-    leaves = [bent_leaf(rng, leaf) if i == victim else leaf for i, leaf in enumerate(case.book.leaves)]
+    leaves = [forged_leaf(rng, leaf) if i == victim else leaf for i, leaf in enumerate(case.book.leaves)]
     book = book_of(order.order_id, leaves)
     task = replace(case.task, bid_root=book.tree.root)
     vote = order.votes(task, voters=order.network.validators[:1])
@@ -182,7 +182,7 @@ def require_bent_is_punished(rng: random.Random, order: Order) -> None:
 
 
 def compare_streams(network: Network, rng: random.Random, *, settlements: int) -> None:
-    """Drive the escrow as its order contract would, and the model beside it."""
+    """Call the escrow as its order contract does, and the Python model in step with it."""
     escrow, orders = network.escrow, network.orders.address
     done = 0
     while done < settlements:

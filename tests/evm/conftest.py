@@ -1,4 +1,4 @@
-"""A network per module, rolled back after each test."""
+"""Fixtures: one deployed network per module, rolled back to a snapshot after each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An EVM in this process, and the compiled contracts on it: the very bytes that the package carries.
+"""An EVM in this process, with the compiled contracts of the package.
 
 A call returns its decoded answer or raises Reverted with the contract's reason. EVM_ARTIFACTS names another folder of
 compiled contracts, e.g. by another code generator.
@@ -34,7 +34,7 @@ GAS = 30_000_000
 
 
 class Reverted(Exception):
-    """The contract said no; `reason` is its word, or empty where arithmetic or the ABI did."""
+    """The call reverted. `reason` is the contract's word, empty if arithmetic or the ABI decoder reverted."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason or "(no reason)")
@@ -42,7 +42,7 @@ class Reverted(Exception):
 
 
 def compiled(path: Path) -> dict[str, Any]:
-    """A contract that only tests have."""
+    """Compile a contract of `tests/evm/sources`."""
     output = compile_files([str(path)], ["abi", "bytecode"], paths=[str(ROOT)], include_sys_path=False)
     found: dict[str, Any] = output[path]
     return found
@@ -168,7 +168,7 @@ def wait(seconds: int) -> None:
 
 @contextmanager
 def refused(reason: str) -> Iterator[None]:
-    """The call inside reverts with just this reason."""
+    """The call in the block must revert with exactly this reason."""
     with pytest.raises(Reverted) as caught:
         yield
     assert caught.value.reason == reason
@@ -176,7 +176,7 @@ def refused(reason: str) -> Iterator[None]:
 
 @contextmanager
 def rolled_back() -> Iterator[None]:
-    """What happens inside never happened, time included."""
+    """Roll the chain back to its state before the block, time included."""
     at = now()
     with boa.env.anchor():
         yield

@@ -1,4 +1,4 @@
-"""All contracts, wired, with seven validators and some providers: what a test begins with."""
+"""A network to start a test from: all contracts deployed and wired, with seven validators and some providers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Network:
         return provider
 
     def votes(self, message: TypedMessage, *, voters: list[Validator] | None = None) -> list[tuple[bytes, int]]:
-        """Votes for a message of the match, in the order a certificate wants."""
+        """Votes for a message of the match, in ascending order of their signers, as a certificate needs them."""
         chosen = self.validators if voters is None else voters
         return [(self.signed(v.vote_key, self.tasks, message), v.history_index) for v in chosen]
 

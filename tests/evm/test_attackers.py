@@ -1,4 +1,4 @@
-"""Tokens and receivers that misbehave: they may hurt themselves, never the books."""
+"""Malicious tokens and receivers (re-entrancy, fees, reverts): they harm only themselves, never the books."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require_solvent(network: Network) -> None:
 
 
 def armed(network: Network, contract: Contract, function: str, *arguments: Any) -> None:
-    """The token will call this in the middle of its next transfer."""
+    """Make the token call this during its next transfer (re-entrancy)."""
     network.token.faucet(network.token.address, 10**9)
     for vault in network.vaults:
         network.token.approve_as_token(vault.address, MAX)
@@ -96,7 +96,7 @@ def test_the_stake_registry_is_not_re_entered(network: Network, outer: str, inne
 
 
 @pytest.mark.parametrize("inner", ["cancel", "top_up"])
-def test_a_hand_over_is_not_confused_from_within(order: Order, inner: str) -> None:
+def test_a_hand_over_is_not_re_entered(order: Order, inner: str) -> None:
     """The bond's transfer calls the order or the escrow: the compensation is counted once, or nothing happens."""
     network = order.network
     book = order.match(PRICES)
@@ -147,7 +147,7 @@ def test_a_deposit_of_which_nothing_arrives_is_refused(network: Network) -> None
         network.settlement.deposit(ALICE, 5, who=ALICE)
 
 
-def test_a_receiver_that_is_refused_stops_nobody_else(order: Order) -> None:
+def test_a_receiver_that_is_refused_blocks_no_other_payout(order: Order) -> None:
     network = order.network
     order.started(PRICES)
     provider = order.provider.address
@@ -198,7 +198,7 @@ def test_a_stake_has_an_upper_bound(network: Network) -> None:
     network.stakes.deposit(2**64 - MIN_STAKE - 1, who=operator)
 
 
-def test_a_token_that_says_no_is_believed(network: Network) -> None:
+def test_a_transfer_that_returns_false_is_a_failure(network: Network) -> None:
     network.fund(ALICE)
     network.settlement.deposit(ALICE, 5, who=ALICE)
     network.settlement.request_exit(5, who=ALICE)

@@ -1,4 +1,4 @@
-"""0, 1 and the largest value on every argument of every function, by somebody with money and no rights."""
+"""Boundary values: 0, 1 and the largest for every argument of every function, by a caller with money and no rights."""
 
 from __future__ import annotations
 

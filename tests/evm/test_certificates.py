@@ -1,4 +1,4 @@
-"""What the task manager takes for a certificate, and what it does not."""
+"""Which certificates the task manager accepts, and which it refuses."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_exactly_two_thirds_are_not_enough(network: Network, extra: int, enough:
 
 def test_votes_come_in_order_and_once(order: Order) -> None:
     task, round_, policy, candidates, votes = order.certificate(order.book(PRICES))
-    for bent in ([*votes[1:], votes[0]], [votes[0], *votes]):
+    for forged in ([*votes[1:], votes[0]], [votes[0], *votes]):
         with refused("VOTES_NOT_ASCENDING"):
-            accept(order, (task, round_, policy, candidates, bent))
+            accept(order, (task, round_, policy, candidates, forged))
 
 
 def test_a_stake_that_came_later_does_not_vote(order: Order) -> None:
@@ -81,14 +81,14 @@ def test_a_stake_that_came_later_does_not_vote(order: Order) -> None:
         accept(order, certificate)
 
 
-def test_only_the_one_valid_form_of_a_signature_counts(order: Order) -> None:
+def test_only_the_canonical_form_of_a_signature_counts(order: Order) -> None:
     task, round_, policy, candidates, votes = order.certificate(order.book(PRICES))
     signature, index = votes[0]
     s = int.from_bytes(signature[32:64], "big")
     twin = signature[:32] + (HIGH_S - s).to_bytes(32, "big") + bytes([27 + 28 - signature[64]])
-    for bent in (twin, signature[:64] + b"\0", signature[:64], bytes(64) + b"\x1b"):
+    for forged in (twin, signature[:64] + b"\0", signature[:64], bytes(64) + b"\x1b"):
         with refused("BAD_SIGNATURE"):
-            accept(order, (task, round_, policy, candidates, [(bent, index), *votes[1:]]))
+            accept(order, (task, round_, policy, candidates, [(forged, index), *votes[1:]]))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_task_that_differs_from_the_order_is_refused(order: Order, changes: di
     book = order.book(PRICES)
     task = replace(order.task(book), **changes)
     candidates = order.candidates(book)[:2] if "third" in changes else order.candidates(book)
-    if "third" in changes:  # two are shown, three are named
+    if "third" in changes:  # the task names three candidates, two are passed
         task = order.task(book)
     with refused(reason):
         accept(order, (task.values(), 0, order.policy.values(), candidates, order.votes(task)))
@@ -124,15 +124,15 @@ def test_the_policy_shown_is_the_policy_signed(order: Order) -> None:
         accept(order, (task, round_, other.values(), candidates, votes))
 
 
-def bent_book(order: Order, **changes: Any) -> tuple[Any, ...]:
+def forged_book(order: Order, **changes: Any) -> tuple[Any, ...]:
     """A certificate for a book whose winning leaf was changed by all validators together."""
     from sparewatt.market.rule import book_of
 
     book = order.book(PRICES)
     winner = book.ranking[0]
     leaves = [replace(leaf, **changes) if i == winner else leaf for i, leaf in enumerate(book.leaves)]
-    bent = book_of(order.order_id, leaves)
-    return order.certificate(replace(bent, ranking=(winner, *(i for i in bent.ranking if i != winner))))
+    forged = book_of(order.order_id, leaves)
+    return order.certificate(replace(forged, ranking=(winner, *(i for i in forged.ranking if i != winner))))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def bent_book(order: Order, **changes: Any) -> tuple[Any, ...]:
 )
 def test_a_false_candidate_is_refused_whoever_signed(order: Order, changes: dict[str, int], reason: str) -> None:
     with refused(reason):
-        accept(order, bent_book(order, **changes))
+        accept(order, forged_book(order, **changes))
 
 
 def test_candidates_out_of_order_are_refused(order: Order) -> None:
@@ -244,7 +244,7 @@ def test_votes_of_another_chain_contract_or_round_do_not_count(order: Order) -> 
     network = order.network
     vote = Vote(task.order_id, task.attempt, 1, struct_hash(task))
     shown = (task.values(), 0, order.policy.values(), order.candidates(book))
-    with refused("NO_SUCH_HISTORY"):  # another signer comes out, unknown to the registry
+    with refused("NO_SUCH_HISTORY"):  # it recovers to another signer, unknown to the registry
         accept(order, (*shown, sorted_votes(network, vote)))
     at_orders = [(network.signed(v.vote_key, network.orders, order_vote(task)), 0) for v in network.validators]
     with pytest.raises(Exception, match=r"NO_SUCH_HISTORY|VOTES_NOT_ASCENDING"):
@@ -256,5 +256,5 @@ def order_vote(task: Any) -> Vote:
 
 
 def sorted_votes(network: Network, vote: Vote) -> list[tuple[bytes, int]]:
-    """One is enough to see whose it is taken for."""
+    """One vote is enough to see which signer it recovers to."""
     return network.votes(vote, voters=network.validators[:1])

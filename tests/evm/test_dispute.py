@@ -1,4 +1,4 @@
-"""Every fault with a minimal proof, and its nearest innocent neighbour."""
+"""Every fault with a minimal proof, and for each the nearest case that is no fault."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_replacing_a_bid_of_ones_own_list_is_a_fault(order: Order) -> None:
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
 def test_a_bid_absent_before_or_after_all_others_can_be_shown(order: Order, count: int, side: str) -> None:
-    """After the last of a full tree one leaf is enough, else the padding beside it is shown."""
+    """After the last leaf of a full tree that leaf is enough; else the proof includes the padding next to it."""
     bidders = range(1, 1 + count) if side == "before" else range(count)
     book = order.book(dict.fromkeys(bidders, USD))
     spots = [0] if side == "before" else [count - 1, count]
@@ -386,13 +386,13 @@ def silence(order: Order, book: BidBook, voters: int) -> None:
     order.network.book.punish_silence(task.values(), order.record(book).values(), votes)
 
 
-def test_who_publishes_the_book_gets_the_bond(order: Order) -> None:
+def test_the_publisher_of_a_book_gets_the_bond(order: Order) -> None:
     book = demanded(order)
     with refused("WRONG_COUNT"):
         publish(order, book, leaves=3)
-    bent = replace(book, leaves=(*book.leaves[:3], replace(book.leaves[3], score=1)))
+    forged = replace(book, leaves=(*book.leaves[:3], replace(book.leaves[3], score=1)))
     with refused("WRONG_LEAVES"):
-        publish(order, bent)
+        publish(order, forged)
     with refused("TOO_EARLY"):
         silence(order, book, 7)
     publish(order, book)
@@ -404,7 +404,7 @@ def test_who_publishes_the_book_gets_the_bond(order: Order) -> None:
         silence(order, book, 7)
 
 
-def test_silence_costs_every_signer_half_and_returns_the_bond(order: Order) -> None:
+def test_an_unpublished_book_costs_every_signer_half_and_returns_the_bond(order: Order) -> None:
     book = demanded(order)
     wait(BOOK_S + 1)
     with refused("TOO_LATE"):

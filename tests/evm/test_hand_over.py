@@ -1,4 +1,4 @@
-"""A lease moves to the next candidate: on what evidence, who pays, and what happens when nobody is left."""
+"""Failover of a lease to the next candidate: its evidence, its compensation, and the end after the last candidate."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_after_a_resume_nobody_owes_a_start(order: Order) -> None:
 
 
 @pytest.mark.parametrize("notice", [False, True])
-def test_who_resigns_without_notice_pays(order: Order, notice: bool) -> None:  # noqa: FBT001
+def test_a_resignation_without_notice_costs_an_hour_of_pay(order: Order, notice: bool) -> None:  # noqa: FBT001
     book = order.started(PRICES)
     provider = order.provider.address
     if notice:

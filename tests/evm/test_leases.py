@@ -1,4 +1,4 @@
-"""What renter and provider do with a lease, and what it pays."""
+"""Actions of renter and provider on a lease, and its pay."""
 
 from __future__ import annotations
 

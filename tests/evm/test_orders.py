@@ -1,4 +1,4 @@
-"""The life of an order up to a lease, and its ends."""
+"""The states of an order, from its creation to a lease or to its end without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reason that a contract can refuse with is asked for by some test."""
+"""Every revert reason of the contracts is expected by some test, and every assert has a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may change what about a provider, and when a node key counts."""
+"""Access rights of the provider registry, and from when a node key is valid."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ALLOWED |= {(status, LEFT) for status in (REGISTERED, ACTIVE, MAINTENANCE)}
 
 @pytest.mark.parametrize("start", [0, REGISTERED, ACTIVE, MAINTENANCE, SUSPENDED, LEFT])
 @pytest.mark.parametrize("end", [0, REGISTERED, ACTIVE, MAINTENANCE, SUSPENDED, LEFT, 6, 255])
-def test_a_provider_changes_its_status_only_along_the_arrows(network: Network, start: int, end: int) -> None:
+def test_a_provider_changes_its_status_by_allowed_transitions_only(network: Network, start: int, end: int) -> None:
     me = NEWCOMER.address
     if start:
         register(network)

@@ -1,4 +1,4 @@
-"""Python and the contracts say the same: on the rule, on hashes and trees, and on money. The soak tries 10,000."""
+"""Differential tests: Python and the contracts agree on the rule, hashes, trees and money. The soak runs 10,000."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.evm.cases import (
     compare_streams,
     open_order,
     random_case,
-    require_bent_is_punished,
     require_false,
+    require_forged_is_punished,
     require_honest_is_safe,
     require_same_judgement,
 )
@@ -76,12 +76,12 @@ def test_paths_prove_the_same(window: Contract, count: int) -> None:
         assert window.proves(tree.root, claimed, leaf, index, path) == expected
 
 
-def test_an_honest_vote_is_never_slashed_and_a_bent_one_always(network: Network) -> None:
+def test_an_honest_vote_is_never_slashed_and_a_forged_one_always(network: Network) -> None:
     rng = random.Random(3)
     order = open_order(network)
     for _ in range(60):
         require_honest_is_safe(rng, order)
-        require_bent_is_punished(rng, order)
+        require_forged_is_punished(rng, order)
 
 
 def test_streams_pay_the_same(network: Network) -> None:

@@ -1,4 +1,4 @@
-"""Credits in, earnings out: roots within the funds, claims once, an exit for everybody."""
+"""The settlement contract: roots within the funds, each amount claimed once, an exit for every depositor."""
 
 from __future__ import annotations
 
@@ -115,18 +115,18 @@ def test_only_the_operator_posts_and_only_well_formed_roots(settlement: Settleme
 
 
 @pytest.mark.parametrize("bend", ["amount", "index", "path", "short"])
-def test_a_bent_proof_is_refused(settlement: Settlement, bend: str) -> None:
+def test_a_forged_proof_is_refused(settlement: Settlement, bend: str) -> None:
     settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
     epoch = settlement.post({ALICE: (1, 0), BOB: (2, 0), CAROL: (3, 0)})
     (account, earned, spent), index, path = settlement.proof(BOB)
-    bent = {
+    forged = {
         "amount": ((account, earned + 1, spent), index, path),
         "index": ((account, earned, spent), index ^ 1, path),
         "path": ((account, earned, spent), index, [path[0], bytes(32)]),
         "short": ((account, earned, spent), index, path[:1]),
     }[bend]
     with refused("NOT_IN_ROOT"):
-        settlement.contract.claim(CREDITS, epoch, *bent)
+        settlement.contract.claim(CREDITS, epoch, *forged)
 
 
 def test_a_depositor_leaves_without_the_operator(settlement: Settlement) -> None:
@@ -142,7 +142,7 @@ def test_a_depositor_leaves_without_the_operator(settlement: Settlement) -> None
 
 
 def test_an_exit_covers_no_later_deposit(settlement: Settlement) -> None:
-    """Else one could ask once, and later spend and leave in the same minute."""
+    """Else an account could request once, and later spend and exit within the same minute."""
     settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
     settlement.contract.request_exit(2**256 - 1, who=ALICE.address)
     settlement.contract.deposit(ALICE.address, 50, who=ALICE.address)
@@ -185,7 +185,7 @@ def test_earnings_become_a_bond_if_their_owner_says_so(settlement: Settlement) -
     assert settlement.contract.held() == 30
 
 
-def test_zero_is_no_amount_and_nobody_no_account(settlement: Settlement) -> None:
+def test_zero_amounts_and_the_zero_address_are_refused(settlement: Settlement) -> None:
     with refused("ZERO_AMOUNT"):
         settlement.contract.deposit(ALICE.address, 0, who=ALICE.address)
     with refused("NOTHING_UNSPENT"):

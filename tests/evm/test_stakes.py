@@ -1,4 +1,4 @@
-"""Stake versions, unbonding, bonds, and who may take what."""
+"""Stake versions, unbonding, bonds, slashing and its access rights."""
 
 from __future__ import annotations
 
@@ -251,14 +251,16 @@ def test_contracts_are_wired_once_by_their_deployer(network: Network) -> None:
         ("dispute_book", ("token", "stakes", INSURANCE, INSURANCE, INSURANCE, 60, 0), "ZERO_AMOUNT"),
     ],
 )
-def test_nonsense_is_not_deployed(network: Network, name: str, arguments: tuple[object, ...], reason: str) -> None:
+def test_a_deployment_with_invalid_terms_is_refused(
+    network: Network, name: str, arguments: tuple[object, ...], reason: str
+) -> None:
     known = {"token": network.token.address, "stakes": network.stakes.address}
     with refused(reason):
         deploy(name, *(known.get(a, a) if isinstance(a, str) else a for a in arguments))
 
 
 @pytest.mark.parametrize("name", ["escrow", "task_manager"])
-def test_nothing_is_wired_to_nobody(network: Network, name: str) -> None:
+def test_the_zero_address_is_never_wired(network: Network, name: str) -> None:
     arguments = {
         "escrow": (network.token.address, INSURANCE, 0),
         "task_manager": (network.stakes.address, network.registry.address, 60, 1),

@@ -1,4 +1,4 @@
-"""What end users sign: it works once, in time, and not with one bit changed."""
+"""Meta-transactions (`…_with_signature`): valid once, until the deadline, and not with any bit changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARRAYS = ("only", "ignore")
 
 
 def flips(kind: str, value: Any) -> Iterator[Any]:
-    """Every value that differs in one bit and is still of the type."""
+    """Every value of the type that differs in one bit."""
     if kind == "address":
         for bit in range(160):
             yield f"0x{int(value, 16) ^ (1 << bit):040x}"
@@ -33,8 +33,8 @@ def flips(kind: str, value: Any) -> Iterator[Any]:
 def mutants(entry: dict[str, Any], value: Any) -> Iterator[Any]:
     if entry["type"] == "tuple":
         for i, part in enumerate(entry["components"]):
-            for bent in mutants(part, value[i]):
-                yield (*value[:i], bent, *value[i + 1 :])
+            for mutant in mutants(part, value[i]):
+                yield (*value[:i], mutant, *value[i + 1 :])
     elif not entry["type"].endswith("[]"):
         yield from flips(entry["type"], value)
 
@@ -44,8 +44,8 @@ def mutated_calls(twin: Twin) -> list[tuple[Any, ...]]:
     calls = []
     for i, entry in enumerate(abi["inputs"]):
         if i not in twin.unsigned:
-            bent = mutants(entry, twin.arguments[i])
-            calls += [(*twin.arguments[:i], value, *twin.arguments[i + 1 :]) for value in bent]
+            values = mutants(entry, twin.arguments[i])
+            calls += [(*twin.arguments[:i], value, *twin.arguments[i + 1 :]) for value in values]
     return calls
 
 

@@ -1,4 +1,4 @@
-"""The committed vectors of a lease's match, on the chain."""
+"""The contracts agree with the committed test vectors of a lease's match."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_books_are_judged_the_same(window: Contract, case: dict[str, Any]) -> No
     assert pay == case["pay_uusd"]
 
 
-def test_only_the_one_form_of_a_signature_is_taken(window: Contract) -> None:
+def test_only_the_canonical_form_of_a_signature_is_accepted(window: Contract) -> None:
     case = VECTORS["signature"]
     digest = unhex(case["digest"])
     assert window.recover(digest, unhex(case["good"])).lower() == case["signer"].lower()

@@ -1,4 +1,4 @@
-"""A short random walk; the soak goes farther. Its own file, so that walks run side by side."""
+"""A short stateful property test; the soak runs a longer one. One file each, so that xdist runs them in parallel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every `…_with_signature` function with a valid call: what single-bit mutation, replay and deadlines are tried on."""
+"""A valid call of every `…_with_signature` function. Tests flip its bits, replay it and let its deadline pass."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SPEC = b"\6" * 32
 
 @dataclass
 class Twin:
-    """A call that a relayer could bring: the last two arguments are the deadline and the signature."""
+    """A call as a relayer sends it. Its last two arguments are the deadline and the signature."""
 
     contract: Contract
     function: str
     signer: SigningKey
     arguments: tuple[Any, ...]
     unsigned: tuple[int, ...] = ()
-    """Places of arguments that are checked by other means than this signature."""
+    """Indices of arguments that this signature does not cover."""
 
 
 def twin(

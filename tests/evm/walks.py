@@ -1,7 +1,6 @@
-"""Random walks over the contracts, with what must hold after every step. Hypothesis chooses the steps.
+"""Stateful property tests (random walks) of the contracts: Hypothesis chooses the steps, invariants hold after each.
 
-A step that a contract refuses is a step, too: what matters is that nothing breaks. `make test` walks a little, the soak
-far.
+A step that reverts counts as well: the invariants must hold then, too. `make test` runs few steps, the soak many.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def deployed_network() -> Network:
 
 
 class Walk(RuleBasedStateMachine):
-    """A network that is put back as it was when the walk is over."""
+    """A network that is rolled back at the end of the walk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +58,7 @@ class Walk(RuleBasedStateMachine):
         wait(seconds)
 
     def vaults(self) -> list[Contract]:
-        """Those that the walk moves money in."""
+        """The contracts that the walk moves money in."""
         raise NotImplementedError
 
     @invariant()
@@ -333,7 +332,7 @@ class LeaseWalk(Walk):
         assert self.network.book.held() % BOOK_BOND == 0
 
     def teardown(self) -> None:
-        """An exit always exists: each renter ends its order, everybody fetches, and nothing is left."""
+        """An exit always exists: each renter ends its order, all accounts withdraw, and no money is left."""
         for order, _ in self.orders:
             if order.state not in (4, 5):
                 ended = self.attempt(self.chain, "cancel_order", order.order_id, who=order.renter.address)

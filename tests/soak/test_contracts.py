@@ -20,8 +20,8 @@ from tests.evm.cases import (
     compare_streams,
     open_order,
     random_case,
-    require_bent_is_punished,
     require_false,
+    require_forged_is_punished,
     require_honest_is_safe,
     require_same_judgement,
 )
@@ -97,7 +97,7 @@ def test_no_honest_vote_is_slashed_and_every_bent_one_is() -> None:
         def work() -> None:
             for _ in range(CASES):
                 require_honest_is_safe(rng, order)
-                require_bent_is_punished(rng, order)
+                require_forged_is_punished(rng, order)
 
         counted("honest votes slandered in vain, bent ones punished", CASES, work)
 

@@ -1,85 +1,54 @@
-import { lazy, Suspense } from "react";
+import { lazy, Suspense, type ReactNode } from "react";
 import { Route, Switch } from "wouter";
-import { Known } from "./shell/Known";
-import { Shell } from "./shell/Shell";
+import { Loading } from "./components/Notice";
 import { Network } from "./pages/Network";
-import { NotHere } from "./pages/NotHere";
+import { NotFound } from "./pages/NotFound";
+import { RequireLogin } from "./shell/RequireLogin";
+import { Shell } from "./shell/Shell";
 
+const Account = lazy(() => import("./pages/Account"));
+const Earnings = lazy(() => import("./pages/Earnings"));
+const Join = lazy(() => import("./pages/Join"));
+const Keys = lazy(() => import("./pages/Keys"));
+const Login = lazy(() => import("./pages/Login"));
 const Matching = lazy(() => import("./pages/Matching"));
 const Models = lazy(() => import("./pages/Models"));
-const Nodes = lazy(() => import("./pages/Nodes"));
 const Node = lazy(() => import("./pages/Node"));
-const Earnings = lazy(() => import("./pages/Earnings"));
+const Nodes = lazy(() => import("./pages/Nodes"));
 const Playground = lazy(() => import("./pages/Playground"));
-const Keys = lazy(() => import("./pages/Keys"));
-const Usage = lazy(() => import("./pages/Usage"));
-const Join = lazy(() => import("./pages/Join"));
 const Status = lazy(() => import("./pages/Status"));
-const Account = lazy(() => import("./pages/Account"));
-const Door = lazy(() => import("./pages/Door"));
+const Usage = lazy(() => import("./pages/Usage"));
 
 export function App() {
   return (
     <Shell>
-      <Suspense fallback={<p className="p-6 text-muted">Loading …</p>}>
+      <Suspense fallback={<Loading />}>
         <Switch>
           <Route path="/" component={Network} />
           <Route path="/matching/:id?">{({ id }) => <Matching id={id ?? null} />}</Route>
           <Route path="/models" component={Models} />
-          <Route path="/nodes">
-            <Known to="see each node">
-              <Nodes />
-            </Known>
-          </Route>
-          <Route path="/nodes/:id">
-            {({ id }) => (
-              <Known to="see a node">
-                <Node id={id} />
-              </Known>
-            )}
-          </Route>
-          <Route path="/earnings">
-            <Known to="see what your nodes earn">
-              <Earnings />
-            </Known>
-          </Route>
-          <Route path="/playground">
-            <Known to="ask a model">
-              <Playground />
-            </Known>
-          </Route>
-          <Route path="/keys">
-            <Known to="make API keys">
-              <Keys />
-            </Known>
-          </Route>
-          <Route path="/usage/:id?">
-            {({ id }) => (
-              <Known to="see what you used">
-                <Usage id={id ?? null} />
-              </Known>
-            )}
-          </Route>
-          <Route path="/join">
-            <Known to="lend a GPU">
-              <Join />
-            </Known>
-          </Route>
-          <Route path="/account">
-            <Known to="see your account">
-              <Account />
-            </Known>
-          </Route>
           <Route path="/status" component={Status} />
           <Route path="/login">
-            <Door kind="login" />
+            <Login kind="login" />
           </Route>
           <Route path="/signup">
-            <Door kind="signup" />
+            <Login kind="signup" />
           </Route>
-          <Route component={NotHere} />
+          <Route path="/nodes">{loggedIn("see each node", <Nodes />)}</Route>
+          <Route path="/nodes/:id">{({ id }) => loggedIn("see a node", <Node id={id} />)}</Route>
+          <Route path="/earnings">{loggedIn("see what your nodes earn", <Earnings />)}</Route>
+          <Route path="/playground">{loggedIn("send a request to a model", <Playground />)}</Route>
+          <Route path="/keys">{loggedIn("make API keys", <Keys />)}</Route>
+          <Route path="/usage/:id?">{({ id }) => loggedIn("see what you used", <Usage id={id ?? null} />)}</Route>
+          <Route path="/join">{loggedIn("lend a GPU", <Join />)}</Route>
+          <Route path="/account">{loggedIn("see your account", <Account />)}</Route>
+          <Route component={NotFound} />
         </Switch>
       </Suspense>
     </Shell>
   );
+}
+
+function loggedIn(purpose: string, page: ReactNode): ReactNode {
+  return <RequireLogin purpose={purpose}>{page}</RequireLogin>;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ago, duration, ms, percent, plural, short, usd } from "../src/lib/format.ts";
 
-test("money has no more digits than matter, and never rounds a cost to nothing", () => {
+test("money has no more digits than matter, and no cost is rounded to zero", () => {
   const shown = ["0", "1", "0.99999", "12.3456", "0.12", "0.0389", "0.5", "0.000044", "0.000000001", "-27"].map(usd);
   assert.deepEqual(shown, ["$0", "$1.00", "$1.00", "$12.35", "$0.12", "$0.0389", "$0.50", "$0.000044", "$0.000000001", "−$27.00"]);
 });
@@ -12,7 +12,7 @@ test("times are relative in both directions", () => {
   assert.equal(duration(90_000), "1 d");
 });
 
-test("what is not known is a dash, not a zero", () => {
+test("an unknown value is a dash, not a zero", () => {
   assert.deepEqual([ms(null), ms(58.46), ms(1234), ms(20_000)], ["–", "58.5 ms", "1.23 s", "20 s"]);
   assert.deepEqual([percent(null), percent(1), percent(0.99951), percent(0.5)], ["–", "100 %", "99.95 %", "50.0 %"]);
 });

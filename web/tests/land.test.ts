@@ -43,7 +43,7 @@ function decoded(steps: number[]): [number, number][] {
 
 const RINGS = packedLand().map(decoded);
 
-/** By the rule that the canvas fills by: an odd number of edges to the east. */
+/** The even-odd rule, as the canvas fills: a point is inside if an odd number of edges is to its east. */
 function isLand(lon: number, lat: number): boolean {
   let isIn = false;
   for (const ring of RINGS)

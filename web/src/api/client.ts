@@ -1,79 +1,74 @@
-// One way to the gateway: JSON in, JSON out, errors as the gateway says them. The CSRF token is held in memory only.
+// The only way from the page to the gateway's API: JSON in, JSON out. A request that fails throws an ApiError with the
+// gateway's own text. The CSRF token is in memory only; the local storage only says that this browser has logged in.
+import type { Error as ErrorReply } from "./schema";
 
 export class ApiError extends Error {
   constructor(
     readonly status: number,
-    readonly code: string,
     message: string,
-    readonly retryAfterS: number | null = null,
   ) {
     super(message);
   }
 }
 
 let csrf = "";
-const KNOWN = "sparewatt-known";
+const LOGGED_IN = "sparewatt-known";
 
-/** That somebody logged in here is kept, so that others need not be asked for; the token itself is not. */
-export function rememberCsrf(token: string | undefined): void {
+export function rememberLogin(token: string | undefined): void {
   csrf = token ?? "";
-  if (token) localStorage.setItem(KNOWN, "yes");
+  if (token) localStorage.setItem(LOGGED_IN, "yes");
 }
 
 export function forgetLogin(): void {
   csrf = "";
-  localStorage.removeItem(KNOWN);
+  localStorage.removeItem(LOGGED_IN);
 }
 
+/** Spares the gateway a request that it would refuse, for visitors who never logged in. */
 export function hasLoggedIn(): boolean {
-  return localStorage.getItem(KNOWN) !== null;
+  return localStorage.getItem(LOGGED_IN) !== null;
 }
 
-export interface Ask {
+export interface RequestOptions {
   method?: "GET" | "POST" | "PATCH" | "DELETE";
   body?: unknown;
   signal?: AbortSignal;
-  headers?: Record<string, string>;
 }
 
-export async function send(path: string, ask: Ask = {}): Promise<Response> {
-  const method = ask.method ?? (ask.body === undefined ? "GET" : "POST");
-  const headers: Record<string, string> = { ...ask.headers };
+export async function request(path: string, options: RequestOptions = {}): Promise<Response> {
+  const { body, signal = null, method = body === undefined ? "GET" : "POST" } = options;
+  const headers: Record<string, string> = {};
   if (method !== "GET") headers["x-sparewatt-csrf"] = csrf;
-  if (ask.body !== undefined) headers["content-type"] = "application/json";
-  const init: RequestInit = { method, headers, credentials: "same-origin" };
-  if (ask.body !== undefined) init.body = JSON.stringify(ask.body);
-  if (ask.signal) init.signal = ask.signal;
-  const reply = await reach(path, init);
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const json = body === undefined ? null : JSON.stringify(body);
+  const reply = await fetchOrThrow(path, { method, headers, signal, body: json, credentials: "same-origin" });
   if (!reply.ok) throw await errorOf(reply);
   return reply;
 }
 
-export async function api<T>(path: string, ask: Ask = {}): Promise<T> {
-  const reply = await send(path, ask);
-  return (await reply.json()) as T;
+export async function api<Reply>(path: string, options: RequestOptions = {}): Promise<Reply> {
+  const reply = await request(path, options);
+  return (await reply.json()) as Reply;
 }
 
-async function reach(path: string, init: RequestInit): Promise<Response> {
+async function fetchOrThrow(path: string, init: RequestInit): Promise<Response> {
   try {
     return await fetch(path, init);
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "unreachable", "The gateway does not answer. Is it running? It is tried again by itself.");
+    throw new ApiError(0, "The gateway does not answer. Check that it is running; this page tries again by itself.");
   }
 }
 
 async function errorOf(reply: Response): Promise<ApiError> {
-  const wait = Number(reply.headers.get("retry-after"));
-  const retryAfterS = Number.isFinite(wait) && wait > 0 ? wait : null;
   try {
-    const { error } = (await reply.json()) as { error: { code?: string; message?: string } };
-    return new ApiError(reply.status, error.code ?? "unknown", error.message ?? reply.statusText, retryAfterS);
+    const { error } = (await reply.json()) as ErrorReply;
+    return new ApiError(reply.status, error.message);
   } catch {
-    return new ApiError(reply.status, "unknown", `The gateway answered with status ${reply.status}.`, retryAfterS);
+    return new ApiError(reply.status, `The gateway answered with status ${reply.status}.`);
   }
 }
 
-export function said(error: unknown): string {
+export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,19 +1,20 @@
-// What pages ask for, each once: TanStack Query shares the answers and asks again.
+// The page's GET requests, one hook each. TanStack Query shares a reply between components and fetches it again.
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import { api, ApiError, forgetLogin, hasLoggedIn, rememberCsrf } from "./client";
-import type * as t from "./types";
+import { api, ApiError, forgetLogin, hasLoggedIn, rememberLogin } from "./client";
+import type * as schema from "./schema";
 
-const SLOWLY = 10_000;
+const REFRESH_MS = 10_000;
+const REFRESH_FAST_MS = 3_000;
 
-export function useMe(): UseQueryResult<t.Me | null> {
-  return useQuery({ queryKey: ["me"], queryFn: findMe, staleTime: 60_000 });
+export function useMe(): UseQueryResult<schema.PrincipalInfo | null> {
+  return useQuery({ queryKey: ["me"], queryFn: fetchMe, staleTime: 60_000 });
 }
 
-async function findMe(): Promise<t.Me | null> {
+async function fetchMe(): Promise<schema.PrincipalInfo | null> {
   if (!hasLoggedIn()) return null;
   try {
-    const me = await api<t.Me>("/v1/me");
-    rememberCsrf(me.csrf_token);
+    const me = await api<schema.PrincipalInfo>("/v1/me");
+    rememberLogin(me.csrf_token);
     return me;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
@@ -24,10 +25,11 @@ async function findMe(): Promise<t.Me | null> {
   }
 }
 
-function useGet<T>(path: string | null, everyMs: number | false = false): UseQueryResult<T> {
+/** A null path is not fetched. */
+export function useGet<Reply>(path: string | null, everyMs: number | false = REFRESH_MS): UseQueryResult<Reply> {
   return useQuery({
     queryKey: [path],
-    queryFn: ({ signal }) => api<T>(path as string, { signal }),
+    queryFn: ({ signal }) => api<Reply>(path as string, { signal }),
     enabled: path !== null,
     refetchInterval: everyMs,
   });
@@ -36,32 +38,32 @@ function useGet<T>(path: string | null, everyMs: number | false = false): UseQue
 export type Span = "24h" | "30d";
 export const SPANS = ["24h", "30d"] as const;
 
-export const useNetwork = () => useGet<t.Network>("/v1/network", SLOWLY);
-export const useHistory = (kind: "network" | "model" | "error", span: Span) =>
-  useGet<t.History>(`/v1/history?kind=${kind}&span=${span}`, SLOWLY);
-export const useNodes = (isKnown: boolean, everyMs = SLOWLY) =>
-  useGet<t.List<t.Node>>(isKnown ? "/v1/nodes" : null, everyMs);
-export const useNode = (id: string) => useGet<t.Node>(`/v1/nodes/${encodeURIComponent(id)}`, 3_000);
-export const useCalendar = (id: string) => useGet<t.List<t.Day>>(`/v1/nodes/${encodeURIComponent(id)}/history`, 60_000);
-export const useReputation = (id: string) =>
-  useGet<t.Reputation>(`/v1/nodes/${encodeURIComponent(id)}/reputation`, SLOWLY);
-export const useWhy = (id: string | null) => useGet<t.Why>(id && `/v1/nodes/${encodeURIComponent(id)}/why`, SLOWLY);
-export const useMatches = (isKnown: boolean) => useGet<t.List<t.MatchLine>>(isKnown ? "/v1/matches?limit=100" : null, 3_000);
+const nodePath = (id: string) => `/v1/nodes/${encodeURIComponent(id)}`;
+
+export const useNetwork = () => useGet<schema.NetworkOverview>("/v1/network");
+export const useHistory = (kind: schema.HistoryKind, span: Span) => useGet<schema.NetworkHistory>(`/v1/history?kind=${kind}&span=${span}`);
+export const useNodes = (isLoggedIn: boolean, everyMs = REFRESH_MS) => useGet<schema.NodeList>(isLoggedIn ? "/v1/nodes" : null, everyMs);
+export const useNode = (id: string) => useGet<schema.Node>(nodePath(id), REFRESH_FAST_MS);
+export const useUptime = (id: string) => useGet<schema.UptimeCalendar>(`${nodePath(id)}/history`, 60_000);
+export const useReputation = (id: string) => useGet<schema.NodeReputation>(`${nodePath(id)}/reputation`);
+export const useMatchReport = (id: string | null) => useGet<schema.NodeMatchReport>(id && `${nodePath(id)}/why`);
+export const useMatches = (isLoggedIn: boolean) => useGet<schema.MatchList>(isLoggedIn ? "/v1/matches?limit=100" : null, REFRESH_FAST_MS);
 export const useMatch = (id: string | null) =>
   useQuery({
     queryKey: ["match", id],
-    queryFn: ({ signal }) => api<t.Explanation>(`/v1/matches/${encodeURIComponent(id as string)}`, { signal }),
+    queryFn: ({ signal }) => api<schema.MatchExplanation>(`/v1/matches/${encodeURIComponent(id as string)}`, { signal }),
     enabled: id !== null,
     refetchInterval: (query) => (query.state.data?.outcome === "running" ? 1_000 : false),
     retry: false,
   });
-export const useKeys = (isKnown = true) => useGet<t.List<t.ApiKey>>(isKnown ? "/v1/keys" : null, SLOWLY);
-export const useCredits = (isKnown: boolean) => useGet<{ data: t.Credits }>(isKnown ? "/v1/credits" : null, SLOWLY);
-export const useUsage = (by: "day" | "model" | "key") => useGet<t.List<t.UsageLine>>(`/v1/usage?by=${by}`, SLOWLY);
-export const useJobs = () => useGet<t.List<t.JobLine>>("/v1/usage?by=job&limit=100", 5_000);
-export const useEarnings = (by: "day" | "model" | "node") =>
-  useGet<t.List<t.EarningSum>>(`/v1/earnings?by=${by}`, 3_000);
-export const useNodeJobs = (id: string | null) =>
-  useGet<t.List<t.EarningLine>>(id && `/v1/earnings?by=job&limit=50&node=${encodeURIComponent(id)}`, 5_000);
-export const useStanding = () => useGet<{ data: t.Standing }>("/v1/earnings/summary", 3_000);
-export const useVersion = () => useGet<{ version: string }>("/version");
+export const useKeys = (isLoggedIn = true) => useGet<schema.ApiKeyList>(isLoggedIn ? "/v1/keys" : null);
+export const useCredits = (isLoggedIn = true) => useGet<schema.CreditBalanceReply>(isLoggedIn ? "/v1/credits" : null);
+export const useUsage = (by: "day" | "model" | "key") => useGet<schema.UsageGroupList>(`/v1/usage?by=${by}`);
+export const useKeyUsage = (key: string, from: string | null) =>
+  useGet<schema.UsageGroupList>(from && `/v1/usage?by=day&key=${key}&from=${from}`);
+export const useJobs = () => useGet<schema.JobUsageList>("/v1/usage?by=job&limit=100", 5_000);
+export const useEarnings = (by: "day" | "model" | "node") => useGet<schema.EarningsGroupList>(`/v1/earnings?by=${by}`, REFRESH_FAST_MS);
+export const useNodeJobs = (id: string) =>
+  useGet<schema.AttemptEarningsList>(`/v1/earnings?by=job&limit=50&node=${encodeURIComponent(id)}`, 5_000);
+export const useEarningsSummary = () => useGet<schema.EarningsSummaryReply>("/v1/earnings/summary", REFRESH_FAST_MS);
+export const useVersion = () => useGet<schema.VersionInfo>("/version", false);

@@ -1,5 +1,22 @@
-// Written by `make api-types` from the gateway's OpenAPI document.
+// Written by `make api-types` from the gateway's types.
 // Do not edit: change src/sparewatt/protocol/api/.
+
+export type BudgetPeriod = "day" | "month" | "week";
+export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type FailureCauseName = "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "protocol" | "timed_out";
+export type HistoryKind = "error" | "model" | "network";
+export type HistorySpan = "1h" | "24h" | "30d";
+export type JobStateName = "cancelled" | "done" | "failed";
+export type LimitReset = "daily" | "monthly" | "weekly";
+export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "vram";
+export type ModelState = "loading" | "on_disk" | "warm";
+export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
+export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "offline" | "prompt_too_long" | "too_little_vram";
+export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
+export type RoleName = "operator" | "owner" | "user";
+export type ScopeName = "admin" | "inference" | "lease" | "node";
+export type SortName = "latency" | "price" | "throughput";
 
 /** A field that is left out keeps its value. The policy `null` removes the policy. */
 export interface AccountChange {
@@ -15,7 +32,7 @@ export interface AccountInfo {
   id: string;
   name: string;
   email: string | null;
-  role: "operator" | "owner" | "user";
+  role: RoleName;
   policy: Record<string, unknown> | string | null;
   chain_address: string | null;
   created_at: number;
@@ -36,13 +53,13 @@ export interface AmountBody {
   id?: string | null;
 }
 
-/** An API key without the key itself. A limit of None is none of the key's own. */
+/** An API key without the key itself. A limit of null is none of the key's own. */
 export interface ApiKey {
   id: string;
   account_id: string;
   name: string;
   prefix: string;
-  scopes: ("admin" | "inference" | "lease" | "node")[];
+  scopes: ScopeName[];
   policy: Record<string, unknown> | string | null;
   budget: BudgetInfo | null;
   requests_per_min: number | null;
@@ -65,7 +82,7 @@ export interface AttemptEarnings {
   position: number;
   node_id: string;
   model: string;
-  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  outcome: OutcomeName;
   prompt_tokens: number;
   completion_tokens: number;
   prompt_usd_per_mtok: string;
@@ -91,12 +108,12 @@ export interface AttemptEarningsList {
 export interface BudgetInfo {
   nano: number;
   usd: string;
-  period: "day" | "month" | "week";
+  period: BudgetPeriod;
 }
 
 /** An amount for each period: either `usd`, in dollars, or `nano`, in nano-dollars. */
 export interface BudgetTerms {
-  period: "day" | "month" | "week";
+  period: BudgetPeriod;
   usd?: string | null;
   nano?: number | null;
 }
@@ -112,7 +129,7 @@ export interface CalendarDay {
   tokens?: number;
 }
 
-/** Fields about the index are None until the gateway follows a chain. */
+/** Fields about the index are null until the gateway follows a chain. */
 export interface ChainStatus {
   object: "chain";
   rpc: string | null;
@@ -124,6 +141,24 @@ export interface ChainStatus {
   events: number;
   outbox: Record<string, number>;
   note: string | null;
+}
+
+/** One event of a streamed chat: some text, the usage at the end, or an error in place of the rest. */
+export interface ChatChunk {
+  id?: string;
+  object?: string;
+  created?: number;
+  model?: string;
+  choices?: ChatChunkChoice[];
+  usage?: TokenUsage | null;
+  error?: ErrorObject | null;
+}
+
+export interface ChatChunkChoice {
+  index?: number;
+  delta?: ChatDelta;
+  logprobs?: Record<string, unknown> | null;
+  finish_reason?: string | null;
 }
 
 export interface ChatCompletion {
@@ -149,10 +184,18 @@ export interface ChatCompletionMessage {
   tool_calls: Record<string, unknown>[] | null;
 }
 
+/** What a chunk adds to the message of a choice. */
+export interface ChatDelta {
+  role?: string | null;
+  content?: string | null;
+  reasoning_content?: string | null;
+  tool_calls?: Record<string, unknown>[] | null;
+}
+
 export interface ChatRequest {
   model: string;
   stream?: boolean | null;
-  stream_options?: Record<string, unknown> | null;
+  stream_options?: { include_usage?: boolean | null; } | null;
   n?: number | null;
   stop?: string | string[] | null;
   seed?: number | null;
@@ -161,7 +204,7 @@ export interface ChatRequest {
   presence_penalty?: number | null;
   frequency_penalty?: number | null;
   provider?: Record<string, unknown>;
-  messages: Record<string, unknown>[];
+  messages: ({ role: "developer" | "system" | "user" | "assistant" | "tool"; content: string | ContentPart[] | null; })[];
   max_tokens?: number | null;
   max_completion_tokens?: number | null;
   logprobs?: boolean | null;
@@ -182,7 +225,7 @@ export interface CompactionItem {
 export interface CompletionRequest {
   model: string;
   stream?: boolean | null;
-  stream_options?: Record<string, unknown> | null;
+  stream_options?: { include_usage?: boolean | null; } | null;
   n?: number | null;
   stop?: string | string[] | null;
   seed?: number | null;
@@ -199,7 +242,7 @@ export interface CompletionRequest {
   suffix?: string | null;
 }
 
-export type ContentPart = Record<string, unknown>;
+export type ContentPart = { type: "text"; text: string; } | { type: "image_url"; image_url: { url: string; }; };
 
 /** How much of the answer earlier nodes had written when this node took over. */
 export interface ContinuationPoint {
@@ -212,7 +255,7 @@ export interface CreatedKey {
   account_id: string;
   name: string;
   prefix: string;
-  scopes: ("admin" | "inference" | "lease" | "node")[];
+  scopes: ScopeName[];
   policy: Record<string, unknown> | string | null;
   budget: BudgetInfo | null;
   requests_per_min: number | null;
@@ -293,7 +336,7 @@ export interface DryRunRequest {
   max_tokens?: number | null;
   policy?: string | null;
   provider?: Record<string, unknown>;
-  capabilities?: ("chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision")[];
+  capabilities?: Capability[];
 }
 
 /** What was earned on one day, with one model, or by one node. */
@@ -360,7 +403,15 @@ export interface EmbeddingRequest {
 }
 
 export interface Error {
-  error: Record<string, unknown>;
+  error: { message: string; type: string; param: string | null; code: string | null; };
+}
+
+/** OpenAI's error object. Model servers that write one into a stream leave out some of its fields. */
+export interface ErrorObject {
+  message?: string | null;
+  type?: string | null;
+  param?: string | null;
+  code?: string | number | null;
 }
 
 /** Fields without changes are left out. */
@@ -378,7 +429,7 @@ export interface FeedMatch {
   id: string;
   at: number;
   model: string;
-  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  outcome: OutcomeName;
   candidates: number;
   eligible: number;
   nodes: (number | null)[];
@@ -388,11 +439,12 @@ export interface FeedMatch {
   moved: number;
 }
 
-export type FeedNode = [number, string, string, number | null, number | null, number, string, number, number];
+/** A node as strangers see it. An array on the wire, in this order. */
+export type FeedNode = [number: number, handle: string, region: string, longitude: number | null, latitude: number | null, vram_gb: number, gpu_class: string, gpus: number, state: number];
 
 export interface FeedSnapshot {
   at: number;
-  states: ("busy" | "draining" | "offline" | "online" | "paused" | "suspect")[];
+  states: NodeStateName[];
   nodes: FeedNode[];
   totals: NetworkTotals;
   matches: FeedMatch[];
@@ -425,7 +477,7 @@ export interface Generation {
   tokens_completion: number;
   native_tokens_prompt: number;
   native_tokens_completion: number;
-  state: "cancelled" | "done" | "failed";
+  state: JobStateName;
   reason: string | null;
   key_id: string;
   cost_usd: string;
@@ -441,7 +493,7 @@ export interface GenerationAttempt {
   position: number;
   node_id: string;
   model: string;
-  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  outcome: OutcomeName;
   prompt_tokens: number;
   completion_tokens: number;
   prompt_usd_per_mtok: string;
@@ -560,7 +612,7 @@ export interface JobUsage {
   account_id: string;
   key_id: string;
   model: string;
-  state: "cancelled" | "done" | "failed";
+  state: JobStateName;
   reason: string | null;
   finish_reason: string | null;
   stream: boolean;
@@ -629,7 +681,7 @@ export interface KeyInfo {
   limit: number | null;
   limit_usd: string | null;
   limit_remaining: number | null;
-  limit_reset: "daily" | "monthly" | "weekly" | null;
+  limit_reset: LimitReset | null;
   is_free_tier: boolean;
   is_provisioning_key: boolean;
   rate_limit: KeyRateLimit;
@@ -682,7 +734,7 @@ export interface LogoutResult {
 export interface MatchAttempt {
   node: string;
   name: string | null;
-  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  outcome: OutcomeName;
   reason: string | null;
   started_ms: number;
   first_token_ms: number | null;
@@ -707,7 +759,7 @@ export interface MatchExplanation {
   match_id: string;
   dry_run: boolean;
   created_at: number;
-  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  outcome: OutcomeName;
   streamed: boolean;
   attempts: MatchAttempt[];
   moves: MatchReassignment[];
@@ -727,7 +779,7 @@ export interface MatchLosses {
 
 /** Weights of the request that differ from its ranking policy. */
 export interface MatchPreference {
-  sort: "latency" | "price" | "throughput" | null;
+  sort: SortName | null;
   weights: Record<string, number>;
 }
 
@@ -745,7 +797,7 @@ export interface MatchSummary {
   model: string;
   policy: string;
   key_id: string;
-  outcome: "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+  outcome: OutcomeName;
   candidates_total: number;
   streamed: boolean;
   attempts: MatchAttempt[];
@@ -796,8 +848,8 @@ export interface ModelSpeed {
 export interface NetworkHistory {
   object: "list";
   data: HistoryPoint[];
-  kind: "error" | "model" | "network";
-  span: "1h" | "24h" | "30d";
+  kind: HistoryKind;
+  span: HistorySpan;
   step_s: number;
   totals: Record<string, HistoryFigures>;
 }
@@ -827,7 +879,7 @@ export interface NetworkOverview {
 }
 
 export interface NetworkTotals {
-  nodes: Record<string, number>;
+  nodes: Partial<Record<NodeStateName, number>>;
   gpus: number;
   vram_gb: number;
   jobs: number;
@@ -863,7 +915,7 @@ export interface Node {
   handle: string;
   name: string;
   region: string;
-  state: "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
+  state: NodeStateName;
   gpu: string;
   gpu_count: number;
   agent_version: string;
@@ -894,7 +946,7 @@ export interface NodeClaims {
 }
 
 export interface NodeFailureCount {
-  cause: "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "protocol" | "timed_out";
+  cause: FailureCauseName;
   count: number;
   last_unix_s: number;
 }
@@ -924,9 +976,9 @@ export interface NodeMatchReport {
   name: string;
   matches: number;
   chosen: number;
-  outcomes: Record<string, number>;
+  outcomes: Partial<Record<OutcomeName, number>>;
   lost: MatchLosses;
-  rejected: Record<string, number>;
+  rejected: Partial<Record<MatcherFilterName, number>>;
   ruled_out: number;
   unlisted: number;
   sentences: string[];
@@ -939,11 +991,11 @@ export interface NodeMeasures {
 /** One model on one node. */
 export interface NodeModel {
   id: string;
-  state: "loading" | "on_disk" | "warm";
+  state: ModelState;
   context_length: number | null;
   quantization: string | null;
   weights_digest: string | null;
-  capabilities: ("chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision")[] | null;
+  capabilities: Capability[] | null;
   claimed: ModelSpeed | null;
   measured: ModelSpeed | null;
   price: ModelPrice;
@@ -952,7 +1004,7 @@ export interface NodeModel {
 export interface NodeRejection {
   node: string;
   name: string | null;
-  reason: "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "offline" | "prompt_too_long" | "too_little_vram";
+  reason: RejectionName;
   detail: string;
 }
 
@@ -1151,8 +1203,8 @@ export interface PriceRange {
 /** The account that a request acts for, and what the request's key or session may do. */
 export interface PrincipalInfo {
   account: AccountInfo;
-  role: "operator" | "owner" | "user";
-  scopes: ("admin" | "inference" | "lease" | "node")[];
+  role: RoleName;
+  scopes: ScopeName[];
   key: ApiKey | null;
   csrf_token?: string;
 }
@@ -1192,7 +1244,7 @@ export interface PulseNode {
   name: string;
   region: string;
   gpu: string;
-  state: "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
+  state: NodeStateName;
   paused: string | null;
   running: number;
   queued: number;
@@ -1207,7 +1259,7 @@ export interface PulseNode {
 }
 
 export interface PulseTotals {
-  nodes: Record<string, number>;
+  nodes: Partial<Record<NodeStateName, number>>;
   gpus: number;
   vram_gb: number;
 }
@@ -1232,7 +1284,7 @@ export interface Readiness {
 
 export interface RegionNodes {
   region: string;
-  nodes: Record<string, number>;
+  nodes: Partial<Record<NodeStateName, number>>;
 }
 
 export interface ResponseCompaction {
@@ -1269,7 +1321,7 @@ export interface ResponseObject {
   object: "response";
   created_at: number;
   completed_at: number | null;
-  status: "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
+  status: ResponseStatus;
   error: ResponseError | null;
   incomplete_details: IncompleteDetails | null;
   model: string;
@@ -1315,8 +1367,8 @@ export interface ResponseRequest {
   tools?: Record<string, unknown>[] | null;
   tool_choice?: "none" | "auto" | "required" | Record<string, unknown> | null;
   parallel_tool_calls?: boolean | null;
-  text?: Record<string, unknown> | null;
-  reasoning?: Record<string, unknown> | null;
+  text?: { format?: Record<string, unknown> | null; } | null;
+  reasoning?: { effort?: string | null; } | null;
   max_output_tokens?: number | null;
   temperature?: number | null;
   top_p?: number | null;
@@ -1345,7 +1397,7 @@ export interface RevokedKey {
   account_id: string;
   name: string;
   prefix: string;
-  scopes: ("admin" | "inference" | "lease" | "node")[];
+  scopes: ScopeName[];
   policy: Record<string, unknown> | string | null;
   budget: BudgetInfo | null;
   requests_per_min: number | null;
@@ -1358,7 +1410,7 @@ export interface RevokedKey {
 }
 
 export interface RoleChange {
-  role: "operator" | "owner" | "user";
+  role: RoleName;
 }
 
 export interface SignupBody {

@@ -1,107 +1,105 @@
-// Keeps one connection to the feed and what it told: the nodes, the totals, the last matches. Everybody reads from here.
-// The browser reconnects by itself and says what it has; only a refused connection is tried again by hand.
-import type { StateName, Totals } from "@/api/types";
-import { nodeOf, type Delta, type FeedMatch, type FeedNode, type Snapshot } from "./model";
+// The one connection to the live feed (server-sent events) and the state that its events add up to. Components read the
+// state with `useFeed`; the map also listens to single events. A browser reconnects an EventSource by itself, except
+// after a refusal: then the page opens a new one.
+import type { FeedDelta, FeedMatch, FeedSnapshot, NetworkTotals, NodeStateName } from "@/api/schema";
+import { decodeNode, type LiveNode } from "./liveNode";
 
-const MATCHES_KEPT = 200;
-const AGAIN_MS = 5_000;
+const MATCHES_MAX = 200;
+const RECONNECT_MS = 5_000;
 
-export type FeedEvent =
-  | { kind: "job"; match: FeedMatch; node: number }
-  | { kind: "turned"; node: FeedNode; before: StateName };
+export type FeedEvent = { kind: "job_sent"; node: number } | { kind: "state_changed"; node: LiveNode };
 
-export interface FeedView {
+export interface FeedState {
   connected: boolean;
-  totals: Totals | null;
+  totals: NetworkTotals | null;
   matches: FeedMatch[];
   nodeCount: number;
+  /** Grows with every change of a node. */
   nodesVersion: number;
 }
 
-type Listener = () => void;
+type FeedEventListener = (event: FeedEvent) => void;
 
 class Feed {
-  readonly nodes = new Map<number, FeedNode>();
-  private states: StateName[] = [];
+  readonly nodes = new Map<number, LiveNode>();
+  state: FeedState = { connected: false, totals: null, matches: [], nodeCount: 0, nodesVersion: 0 };
+  private stateNames: NodeStateName[] = [];
   private source: EventSource | null = null;
-  private again: number | undefined;
-  private listeners = new Set<Listener>();
-  private watchers = new Set<(event: FeedEvent) => void>();
-  view: FeedView = { connected: false, totals: null, matches: [], nodeCount: 0, nodesVersion: 0 };
+  private stateListeners = new Set<() => void>();
+  private eventListeners = new Set<FeedEventListener>();
 
-  subscribe = (listener: Listener): (() => void) => {
-    this.listeners.add(listener);
+  subscribe = (listener: () => void): (() => void) => {
+    this.stateListeners.add(listener);
     if (this.source === null) this.open();
-    return () => this.listeners.delete(listener);
+    return () => this.stateListeners.delete(listener);
   };
 
-  watch(watcher: (event: FeedEvent) => void): () => void {
-    this.watchers.add(watcher);
-    return () => this.watchers.delete(watcher);
+  listen(listener: FeedEventListener): () => void {
+    this.eventListeners.add(listener);
+    return () => this.eventListeners.delete(listener);
   }
 
   private open(): void {
-    window.clearTimeout(this.again);
     const source = new EventSource("/v1/feed");
     this.source = source;
-    source.addEventListener("snapshot", (event) => this.onSnapshot(JSON.parse(event.data)));
-    source.addEventListener("delta", (event) => this.onDelta(JSON.parse(event.data)));
+    source.addEventListener("snapshot", (event) => this.onSnapshot(JSON.parse(event.data) as FeedSnapshot));
+    source.addEventListener("delta", (event) => this.onDelta(JSON.parse(event.data) as FeedDelta));
     source.addEventListener("error", () => {
-      this.show({ connected: false });
-      if (source.readyState === EventSource.CLOSED) this.again = window.setTimeout(() => this.open(), AGAIN_MS);
+      this.update({ connected: false });
+      if (source.readyState === EventSource.CLOSED) window.setTimeout(() => this.open(), RECONNECT_MS);
     });
   }
 
-  private onSnapshot(said: Snapshot): void {
-    this.states = said.states;
+  private onSnapshot({ states, nodes, totals, matches }: FeedSnapshot): void {
+    this.stateNames = states;
     this.nodes.clear();
-    for (const cells of said.nodes) this.nodes.set(cells[0], nodeOf(cells, said.states));
-    this.show({ connected: true, totals: said.totals, matches: said.matches, ...this.counted() });
+    for (const cells of nodes) this.nodes.set(cells[0], decodeNode(cells, states));
+    this.update({ connected: true, totals, matches, ...this.nodeCounts() });
   }
 
-  private onDelta(said: Delta): void {
-    for (const cells of said.added ?? []) this.nodes.set(cells[0], nodeOf(cells, this.states));
-    this.turn(said.nodes ?? []);
-    const changed = said.added || said.nodes ? this.counted() : {};
-    const matches = said.matches ? this.merged(said.matches) : this.view.matches;
-    this.show({ connected: true, totals: said.totals, matches, ...changed });
+  private onDelta({ added, nodes, totals, matches }: FeedDelta): void {
+    for (const cells of added ?? []) this.nodes.set(cells[0], decodeNode(cells, this.stateNames));
+    this.changeStates(nodes ?? []);
+    const counts = added || nodes ? this.nodeCounts() : {};
+    this.update({ connected: true, totals, matches: this.mergeMatches(matches ?? []), ...counts });
   }
 
-  private turn(pairs: number[]): void {
+  /** `pairs` alternates a node's number and its new state. */
+  private changeStates(pairs: number[]): void {
     for (let at = 0; at + 1 < pairs.length; at += 2) {
       const node = this.nodes.get(pairs[at] as number);
-      const state = this.states[pairs[at + 1] as number];
+      const state = this.stateNames[pairs[at + 1] as number];
       if (!node || !state) continue;
-      const before = node.state;
       node.state = state;
-      this.tell({ kind: "turned", node, before });
+      this.emit({ kind: "state_changed", node });
     }
   }
 
-  private merged(fresh: FeedMatch[]): FeedMatch[] {
-    const known = new Map(this.view.matches.map((match) => [match.id, match]));
+  private mergeMatches(changed: FeedMatch[]): FeedMatch[] {
+    if (!changed.length) return this.state.matches;
+    const byId = new Map(this.state.matches.map((match) => [match.id, match]));
     const added: FeedMatch[] = [];
-    for (const match of fresh) {
-      const before = known.get(match.id);
-      const node = match.nodes.at(-1);
-      if (node !== undefined && before?.nodes.at(-1) !== node) this.tell({ kind: "job", match, node });
-      if (before) known.set(match.id, match);
+    for (const match of changed) {
+      const before = byId.get(match.id);
+      const node = match.nodes.at(-1) ?? null;
+      if (node !== null && before?.nodes.at(-1) !== node) this.emit({ kind: "job_sent", node });
+      if (before) byId.set(match.id, match);
       else added.unshift(match);
     }
-    return [...added, ...known.values()].slice(0, MATCHES_KEPT);
+    return [...added, ...byId.values()].slice(0, MATCHES_MAX);
   }
 
-  private counted(): Pick<FeedView, "nodeCount" | "nodesVersion"> {
-    return { nodeCount: this.nodes.size, nodesVersion: this.view.nodesVersion + 1 };
+  private nodeCounts(): Pick<FeedState, "nodeCount" | "nodesVersion"> {
+    return { nodeCount: this.nodes.size, nodesVersion: this.state.nodesVersion + 1 };
   }
 
-  private tell(event: FeedEvent): void {
-    for (const watcher of this.watchers) watcher(event);
+  private emit(event: FeedEvent): void {
+    for (const listener of this.eventListeners) listener(event);
   }
 
-  private show(changed: Partial<FeedView>): void {
-    this.view = { ...this.view, ...changed };
-    for (const listener of this.listeners) listener();
+  private update(changed: Partial<FeedState>): void {
+    this.state = { ...this.state, ...changed };
+    for (const listener of this.stateListeners) listener();
   }
 }
 

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
-import { feed, type FeedView } from "./feed";
+import { feed, type FeedState } from "./feed";
 
-export function useFeed(): FeedView {
-  return useSyncExternalStore(feed.subscribe, () => feed.view);
+export function useFeed(): FeedState {
+  return useSyncExternalStore(feed.subscribe, () => feed.state);
 }

@@ -1,5 +1,5 @@
-const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+const query = window.matchMedia("(prefers-reduced-motion: reduce)");
 
-export function isStill(): boolean {
-  return still.matches;
+export function prefersReducedMotion(): boolean {
+  return query.matches;
 }

@@ -1,4 +1,4 @@
-// One clock for all relative times on the page.
+// One timer for all relative times on the page.
 import { useSyncExternalStore } from "react";
 
 let now = Date.now() / 1000;
@@ -9,12 +9,12 @@ window.setInterval(() => {
   for (const listener of listeners) listener();
 }, 1_000);
 
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Unix seconds. */
 export function useNow(): number {
-  return useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    () => now,
-  );
+  return useSyncExternalStore(subscribe, () => now);
 }

@@ -1,4 +1,4 @@
-// Server-sent events from a reply that was fetched, one data line at a time.
+// Reads server-sent events from the reply of a POST request, which an EventSource cannot send.
 
 export async function* dataLines(reply: Response): AsyncGenerator<string> {
   if (!reply.body) return;

@@ -1,32 +1,46 @@
-// Dark or light: what was chosen here, else what the system says.
+// The dark or light theme: the visitor's choice, else the system's setting.
 import { useSyncExternalStore } from "react";
 
 export type Theme = "dark" | "light";
-const NAME = "sparewatt-theme";
-const system = window.matchMedia("(prefers-color-scheme: light)");
+const STORAGE_KEY = "sparewatt-theme";
+const systemIsLight = window.matchMedia("(prefers-color-scheme: light)");
 const listeners = new Set<() => void>();
+let theme: Theme = "dark";
 
-export function theme(): Theme {
-  const kept = localStorage.getItem(NAME);
-  if (kept === "dark" || kept === "light") return kept;
-  return system.matches ? "light" : "dark";
+/** The theme as last applied. Rendering must not read `systemIsLight.matches`: Chromium drops the change event if a script
+ * reads `matches` after the system's setting has changed and before the event. */
+export function currentTheme(): Theme {
+  return theme;
+}
+
+function chosenTheme(): Theme | undefined {
+  const chosen = localStorage.getItem(STORAGE_KEY);
+  return chosen === "dark" || chosen === "light" ? chosen : undefined;
 }
 
 export function applyTheme(): void {
-  document.documentElement.dataset.theme = theme();
+  theme = chosenTheme() ?? (systemIsLight.matches ? "light" : "dark");
+  document.documentElement.dataset.theme = theme;
   for (const listener of listeners) listener();
 }
 
 export function setTheme(chosen: Theme): void {
-  localStorage.setItem(NAME, chosen);
+  localStorage.setItem(STORAGE_KEY, chosen);
   applyTheme();
 }
 
-export function useTheme(): Theme {
-  return useSyncExternalStore((listener) => {
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  }, theme);
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }
 
-system.addEventListener("change", applyTheme);
+export function useTheme(): Theme {
+  return useSyncExternalStore(subscribe, currentTheme);
+}
+
+/** The value of a colour or another variable of `styles.css`. */
+export function cssVariable(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+systemIsLight.addEventListener("change", applyTheme);

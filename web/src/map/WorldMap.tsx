@@ -1,63 +1,63 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type PointerEvent } from "react";
 import { useLocation } from "wouter";
+import { NodeStateBadge } from "@/components/NodeStateBadge";
 import { feed } from "@/feed/feed";
-import type { FeedNode } from "@/feed/model";
+import type { LiveNode } from "@/feed/liveNode";
 import { useFeed } from "@/feed/useFeed";
 import { plural } from "@/lib/format";
 import { useTheme } from "@/lib/theme";
-import { StateMark } from "@/parts/StateMark";
 import { ASPECT } from "./projection";
 import { Scene } from "./scene";
 
-const REACH_PX = 14;
+const POINTER_RADIUS_PX = 14;
 
 interface Hover {
-  node: FeedNode;
+  node: LiveNode;
   x: number;
   y: number;
 }
 
 declare global {
   interface Window {
+    /** For tests of the frame rate. */
     sparewattScene?: Scene;
   }
 }
 
-/** `names`: by handle, what somebody who is logged in may know. */
+/** `names` are the nodes by handle. It is empty for visitors who are not logged in: the feed names no node. */
 export function WorldMap({ names }: { names: Map<string, { id: string; name: string }> }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scene = useRef<Scene | null>(null);
   const [hover, setHover] = useState<Hover | null>(null);
-  const [, go] = useLocation();
+  const [, navigate] = useLocation();
   const theme = useTheme();
   const { nodesVersion, nodeCount, totals } = useFeed();
 
   useEffect(() => {
     const element = canvas.current;
     if (!element) return;
-    const made = new Scene(element, feed.nodes);
-    scene.current = window.sparewattScene = made;
-    const fit = () => made.resize(element.clientWidth, element.clientHeight);
-    const seen = new ResizeObserver(fit);
-    seen.observe(element);
-    const [stop, deaf] = [made.start(), feed.watch((event) => made.on(event))];
+    const created = new Scene(element, feed.nodes);
+    scene.current = window.sparewattScene = created;
+    const observer = new ResizeObserver(() => created.resize(element.clientWidth, element.clientHeight));
+    observer.observe(element);
+    const [stop, unlisten] = [created.start(), feed.listen((event) => created.onFeedEvent(event))];
     return () => {
-      seen.disconnect();
+      observer.disconnect();
       stop();
-      deaf();
+      unlisten();
     };
   }, []);
   useEffect(() => scene.current?.recolour(), [theme]);
-  useEffect(() => scene.current?.forgetPlaces(), [nodeCount]);
+  useEffect(() => scene.current?.forgetPositions(), [nodeCount]);
   useEffect(() => scene.current?.refresh(), [nodesVersion]);
 
-  const look = (event: React.PointerEvent) => {
+  const onPointerMove = (event: PointerEvent) => {
     const box = event.currentTarget.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const node = scene.current?.nearest(x, y, REACH_PX);
+    const node = scene.current?.nearest(x, y, POINTER_RADIUS_PX);
     setHover(node ? { node, x, y } : null);
   };
-  const known = hover && names.get(hover.node.handle);
+  const named = hover && names.get(hover.node.handle);
   const online = (totals?.nodes.online ?? 0) + (totals?.nodes.busy ?? 0);
 
   return (
@@ -65,27 +65,26 @@ export function WorldMap({ names }: { names: Map<string, { id: string; name: str
       <canvas
         ref={canvas}
         role="img"
-        aria-label={`World map: ${plural(online, "node")} online of ${nodeCount}. The table of regions below says the same.`}
-        className={`block h-full w-full ${known ? "cursor-pointer" : ""}`}
-        onPointerMove={look}
+        aria-label={`World map: ${plural(online, "node")} online of ${nodeCount}. The table of regions below has the same counts.`}
+        className={`block h-full w-full ${named ? "cursor-pointer" : ""}`}
+        onPointerMove={onPointerMove}
         onPointerLeave={() => setHover(null)}
-        onClick={() => known && go(`/nodes/${known.id}`)}
+        onClick={() => named && navigate(`/nodes/${named.id}`)}
       />
-      {hover && <Hint hover={hover} name={known?.name} />}
+      {hover && <Tooltip hover={hover} name={named?.name} />}
     </div>
   );
 }
 
-function Hint({ hover, name }: { hover: Hover; name: string | undefined }) {
-  const { node } = hover;
-  const isRight = hover.x > 260;
+function Tooltip({ hover: { node, x, y }, name }: { hover: Hover; name: string | undefined }) {
+  const isLeft = x > 260;
   return (
     <div
       className="card small pointer-events-none absolute z-10 px-3 py-2"
-      style={{ top: hover.y + 12, left: isRight ? hover.x - 12 : hover.x + 12, translate: isRight ? "-100%" : "0" }}
+      style={{ top: y + 12, left: isLeft ? x - 12 : x + 12, translate: isLeft ? "-100%" : "0" }}
     >
       <div className="flex items-center gap-2">
-        <StateMark state={node.state} />
+        <NodeStateBadge state={node.state} />
         <span>{name ?? "a node"}</span>
       </div>
       <div className="num text-muted">

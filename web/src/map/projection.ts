@@ -1,4 +1,4 @@
-// Equal Earth (Šavrič, Patterson and Jenny 2018): areas are true, and the formula is short.
+// The Equal Earth projection (Šavrič, Patterson and Jenny 2018): it keeps areas true and its formula is short.
 
 const A1 = 1.340264;
 const A2 = -0.081106;

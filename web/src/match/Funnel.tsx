@@ -1,41 +1,43 @@
-import type { Explanation } from "@/api/types";
+import type { MatchExplanation } from "@/api/schema";
 import { count } from "@/lib/format";
 
-const WORDS: Record<string, string> = {
+const LABELS: Record<string, string> = {
   model: "have the model",
   online: "are connected",
   accepting: "take new jobs",
-  context: "hold the prompt",
+  context: "can hold the prompt",
   vram: "have the memory",
   measured: "were measured",
-  capacity: "have room",
+  capacity: "have room for a job",
   not_tried: "were not tried yet",
   shortlist: "are on the shortlist",
   own_node: "are not the payer's own",
   usual_price: "ask a usual price",
 };
+const ALWAYS_SHOWN = ["model", "online", "capacity"];
 
-/** How many nodes each rule removed. */
-export function Funnel({ match }: { match: Explanation }) {
-  const total = Math.max(1, match.candidates_total);
-  const steps = match.funnel.filter((step) => step.dropped > 0 || ["model", "online", "capacity"].includes(step.filter));
+/** How many nodes each filter removed, in the order of the filters. */
+export function Funnel({ match }: { match: MatchExplanation }) {
+  const total = match.candidates_total;
+  const steps = match.funnel.filter((step) => step.dropped > 0 || ALWAYS_SHOWN.includes(step.filter));
   return (
     <ol className="space-y-1.5" data-testid="funnel">
-      <Bar name="all nodes" left={match.candidates_total} dropped={0} total={total} />
-      {steps.map((step) => (
-        <Bar key={step.filter} name={WORDS[step.filter] ?? `pass ${step.filter}`} left={step.left} dropped={step.dropped} total={total} />
+      <FunnelBar label="all nodes" left={total} dropped={0} total={total} />
+      {steps.map(({ filter, left, dropped }) => (
+        <FunnelBar key={filter} label={LABELS[filter] ?? `pass ${filter}`} left={left} dropped={dropped} total={total} />
       ))}
     </ol>
   );
 }
 
-function Bar({ name, left, dropped, total }: { name: string; left: number; dropped: number; total: number }) {
+function FunnelBar({ label, left, dropped, total }: { label: string; left: number; dropped: number; total: number }) {
+  const width = (nodes: number) => ({ width: `${(nodes / Math.max(1, total)) * 100}%` });
   return (
     <li className="grid grid-cols-[9rem_1fr_6rem] items-center gap-3">
-      <span className="small text-muted">{name}</span>
+      <span className="small text-muted">{label}</span>
       <span className="flex h-4 overflow-hidden rounded-md bg-line" aria-hidden>
-        <span className="bg-online" style={{ width: `${(left / total) * 100}%` }} />
-        <span className="bg-offline/60" style={{ width: `${(dropped / total) * 100}%` }} />
+        <span className="bg-online" style={width(left)} />
+        <span className="bg-offline/60" style={width(dropped)} />
       </span>
       <span className="num small text-right">
         {count(left)}

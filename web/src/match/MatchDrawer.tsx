@@ -1,54 +1,50 @@
 import { Link } from "wouter";
 import { ApiError } from "@/api/client";
 import { useMatch, useMe } from "@/api/queries";
-import type { JobLine } from "@/api/types";
+import type { JobUsage } from "@/api/schema";
+import { Drawer } from "@/components/Drawer";
+import { EmptyState, ErrorNotice } from "@/components/Notice";
 import { count, usd } from "@/lib/format";
-import { Drawer } from "@/parts/Drawer";
-import { Empty, ErrorNote } from "@/parts/Note";
-import { Fact, Facts } from "./Facts";
+import { Detail, Details } from "./Details";
 import { MatchView } from "./MatchView";
 
-/** One match, at the side; where it is a line of an account's usage, with what it cost. */
-export function MatchDrawer({ id, paid, onClose }: { id: string; paid?: JobLine | undefined; onClose: () => void }) {
+/** The drawer with one match. `job` adds the cost, on the page that lists an account's usage. */
+export function MatchDrawer({ id, job, onClose }: { id: string; job?: JobUsage | undefined; onClose: () => void }) {
   const me = useMe();
   const match = useMatch(me.data ? id : null);
-  const isUnknown = match.error instanceof ApiError && match.error.status === 404;
+  const isNotFound = match.error instanceof ApiError && match.error.status === 404;
   return (
     <Drawer title={id} onClose={onClose}>
       {me.data === null && (
-        <Empty title="An explanation belongs to whoever asked">
+        <EmptyState title="An explanation is shown to the account that sent the request">
           <p className="text-muted">
-            Log in, ask something in the{" "}
+            Log in, send a request in the{" "}
             <Link href="/playground" className="link">
               playground
             </Link>{" "}
-            and open your own match: the funnel, the scores and the attempts are all there.
+            and open its match: you see the funnel, the cost of each candidate and the attempts.
           </p>
           <Link href={`/login?next=${encodeURIComponent(`/matching/${id}`)}`} className="link">
             Log in
           </Link>
-        </Empty>
+        </EmptyState>
       )}
-      {isUnknown ? (
-        <Empty title="This match is not yours, or is kept no longer">
+      {isNotFound ? (
+        <EmptyState title="This match is of another account, or no longer stored">
           <p className="text-muted">{match.error?.message}</p>
-        </Empty>
+        </EmptyState>
       ) : (
-        <ErrorNote error={match.error} />
+        <ErrorNotice error={match.error} />
       )}
-      {paid && <Paid job={paid} />}
+      {job && (
+        <Details>
+          <Detail name="Cost">{usd(job.cost_usd)}</Detail>
+          <Detail name="Paid with free credits">{usd(job.promo_usd)}</Detail>
+          <Detail name="Tokens in">{count(job.prompt_tokens)}</Detail>
+          <Detail name="Tokens out">{count(job.completion_tokens)}</Detail>
+        </Details>
+      )}
       {match.data && <MatchView match={match.data} />}
     </Drawer>
-  );
-}
-
-function Paid({ job }: { job: JobLine }) {
-  return (
-    <Facts>
-      <Fact name="Cost">{usd(job.cost_usd)}</Fact>
-      <Fact name="Of it free">{usd(job.promo_usd)}</Fact>
-      <Fact name="Tokens in">{count(job.prompt_tokens)}</Fact>
-      <Fact name="Tokens out">{count(job.completion_tokens)}</Fact>
-    </Facts>
   );
 }

@@ -1,61 +1,64 @@
 import { useMemo } from "react";
 import { Link, useLocation } from "wouter";
 import { useMatches, useMe } from "@/api/queries";
-import type { FeedMatch } from "@/feed/model";
+import type { FeedMatch } from "@/api/schema";
+import { DataTable, type Column } from "@/components/DataTable";
+import { FirstRequest } from "@/components/FirstRequest";
+import { EmptyState } from "@/components/Notice";
+import { Time } from "@/components/Time";
 import { useFeed } from "@/feed/useFeed";
-import { count, ms } from "@/lib/format";
-import { DataTable, type Column } from "@/parts/DataTable";
-import { FirstQuestion } from "@/parts/FirstQuestion";
-import { Empty } from "@/parts/Note";
-import { Time } from "@/parts/Time";
+import { count, ms, shortId } from "@/lib/format";
 import { Outcome } from "./Outcome";
 
-type Line = FeedMatch & { mayOpen: boolean; mark: string };
+type Row = FeedMatch & { isReadable: boolean; note: string };
 
-/** Matches as they happen. Your own, and for operators all, open. */
+/** The latest matches, live. Visitors can open their own, operators all. */
 export function MatchStream({ limit }: { limit: number }) {
   const { matches } = useFeed();
   const me = useMe();
-  const own = useMatches(Boolean(me.data));
+  const readable = useMatches(Boolean(me.data));
   const isOperator = me.data?.role === "operator";
-  const [, go] = useLocation();
-  const lines = useMemo(() => {
-    const known = new Set((own.data?.data ?? []).map((match) => match.match_id));
-    const mark = isOperator ? "" : " yours";
-    return matches.slice(0, limit).map((match): Line => ({ ...match, mayOpen: known.has(match.id), mark: known.has(match.id) ? mark : "" }));
-  }, [matches, own.data, limit, isOperator]);
+  const [, navigate] = useLocation();
+  const rows = useMemo(() => {
+    const ids = new Set((readable.data?.data ?? []).map((match) => match.match_id));
+    return matches.slice(0, limit).map((match): Row => {
+      const isReadable = ids.has(match.id);
+      return { ...match, isReadable, note: isReadable && !isOperator ? " yours" : "" };
+    });
+  }, [matches, readable.data, limit, isOperator]);
   return (
     <DataTable
       id="matches"
-      rows={lines}
+      rows={rows}
       columns={COLUMNS}
       rowKey={(row) => row.id}
-      plain={({ mayOpen: _, mark: __, ...row }) => ({ ...row })}
-      onOpen={(row) => go(`/matching/${row.id}`)}
+      toDownload={({ isReadable: _, note: __, ...match }) => match}
+      onOpen={(row) => navigate(`/matching/${row.id}`)}
       empty={
-        <Empty title="No match yet">
-          <p className="text-muted">Ask something, and it shows here at once:</p>
-          <FirstQuestion />
-        </Empty>
+        <EmptyState title="No match yet">
+          <p className="text-muted">Send a request, and it shows here at once:</p>
+          <FirstRequest />
+        </EmptyState>
       }
     />
   );
 }
 
-const COLUMNS: Column<Line>[] = [
-  { name: "When", cell: (row) => <Time at={row.at} /> },
+const COLUMNS: Column<Row>[] = [
+  { name: "Time", cell: (row) => <Time at={row.at} /> },
   {
     name: "Match",
     cell: (row) => (
-      <Link href={`/matching/${row.id}`} className={`num small ${row.mayOpen ? "link" : "text-muted"}`}>
-        {row.id.slice(0, 14)}…{row.mark}
+      <Link href={`/matching/${row.id}`} className={`num small ${row.isReadable ? "link" : "text-muted"}`}>
+        {shortId(row.id, 14)}
+        {row.note}
       </Link>
     ),
   },
   { name: "Model", cell: (row) => row.model },
   { name: "Size", cell: (row) => row.size },
-  { name: "Could have it", cell: (row) => `${count(row.eligible)} of ${count(row.candidates)}`, isNumber: true },
-  { name: "Went to", cell: (row) => row.region ?? "–" },
+  { name: "Eligible nodes", cell: (row) => `${count(row.eligible)} of ${count(row.candidates)}`, isNumber: true },
+  { name: "Served in", cell: (row) => row.region ?? "–" },
   { name: "First token", cell: (row) => ms(row.first_token_ms), isNumber: true },
   {
     name: "Outcome",

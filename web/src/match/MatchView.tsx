@@ -1,59 +1,58 @@
-import type { Explanation } from "@/api/types";
-import { count, exact, gb } from "@/lib/format";
-import { Section } from "@/parts/Page";
-import { Fact, Facts } from "./Facts";
+import type { MatchExplanation } from "@/api/schema";
+import { Section } from "@/components/Page";
+import { count, exactTime, gb, nodeLabel } from "@/lib/format";
+import { Detail, Details } from "./Details";
+import { Failovers } from "./Failovers";
 import { Funnel } from "./Funnel";
-import { Moves } from "./Moves";
 import { Outcome } from "./Outcome";
-import { readable } from "./relaxation";
-import { Reweigh } from "./Reweigh";
+import { formatRelaxation } from "./relaxation";
 import { Timeline } from "./Timeline";
+import { WhatIf } from "./WhatIf";
 
-/** Why this node, and why not the others. */
-export function MatchView({ match }: { match: Explanation }) {
+const REJECTED_MAX = 20;
+
+/** One match in full: why this node, and why not the others. */
+export function MatchView({ match }: { match: MatchExplanation }) {
   const { job } = match;
   return (
     <>
-      <Facts>
-        <Fact name="Outcome">
+      <Details>
+        <Detail name="Outcome">
           <Outcome of={match.outcome} />
-        </Fact>
-        <Fact name="Model">{match.model}</Fact>
-        <Fact name="Tier">{match.policy}</Fact>
-        <Fact name="When">{exact(match.created_at)}</Fact>
-        <Fact name="Prompt, estimated">{count(job.prompt_tokens)} tokens</Fact>
-        <Fact name="Answer, expected">{count(job.output_tokens)} tokens</Fact>
-        <Fact name="Memory needed">{job.vram_needed_bytes === null ? "–" : gb(job.vram_needed_bytes)}</Fact>
-        <Fact name="Nodes there were">{count(match.candidates_total)}</Fact>
-      </Facts>
-      <Section title="Who could have had it">
+        </Detail>
+        <Detail name="Model">{match.model}</Detail>
+        <Detail name="Ranking">{match.policy}</Detail>
+        <Detail name="Time">{exactTime(match.created_at)}</Detail>
+        <Detail name="Prompt, estimated">{count(job.prompt_tokens)} tokens</Detail>
+        <Detail name="Answer, expected">{count(job.output_tokens)} tokens</Detail>
+        <Detail name="Memory needed">{job.vram_needed_bytes === null ? "–" : gb(job.vram_needed_bytes)}</Detail>
+        <Detail name="Nodes considered">{count(match.candidates_total)}</Detail>
+      </Details>
+      <Section title="Which nodes were eligible">
         <Funnel match={match} />
-        {match.why_nobody && <p>{match.why_nobody}</p>}
         {match.nearest_relaxations.length > 0 && (
           <ul className="small list-disc pl-5 text-muted">
             {match.nearest_relaxations.map((line) => (
-              <li key={line}>{readable(line)}</li>
+              <li key={line}>{formatRelaxation(line)}</li>
             ))}
           </ul>
         )}
       </Section>
       {match.ranked.length > 0 && (
-        <Section title="What each would have cost">
-          <Reweigh key={match.match_id} match={match} />
+        <Section title="What each candidate would have cost">
+          <WhatIf key={match.match_id} match={match} />
         </Section>
       )}
-      <Moves match={match} />
-      {match.match_id && (
-        <Section title="What happened">
-          <Timeline attempts={match.attempts} isStreamed={match.streamed ?? true} />
-        </Section>
-      )}
+      <Failovers match={match} />
+      <Section title="Attempts">
+        <Timeline attempts={match.attempts} isStreamed={match.streamed} />
+      </Section>
       {match.rejected.length > 0 && (
-        <Section title="Turned away">
+        <Section title="Rejected nodes">
           <ul className="small space-y-1">
-            {match.rejected.slice(0, 20).map((one) => (
+            {match.rejected.slice(0, REJECTED_MAX).map((one) => (
               <li key={one.node}>
-                <span>{one.name ?? `${one.node.slice(0, 10)}…`}</span> <span className="text-muted">{one.detail}</span>
+                {nodeLabel(one)} <span className="text-muted">{one.detail}</span>
               </li>
             ))}
           </ul>

@@ -1,21 +1,25 @@
-const LOOKS: Record<string, { mark: string; colour: string; word: string }> = {
-  done: { mark: "●", colour: "text-online", word: "done" },
-  running: { mark: "◐", colour: "text-busy", word: "running" },
-  failed: { mark: "✕", colour: "text-offline", word: "failed" },
-  timed_out: { mark: "✕", colour: "text-offline", word: "timed out" },
-  refused: { mark: "◔", colour: "text-suspect", word: "refused" },
-  cancelled: { mark: "‖", colour: "text-paused", word: "cancelled" },
-};
+import type { OutcomeName } from "@/api/schema";
 
-/** How a job or an attempt ended, by shape, colour and word. */
-export function Outcome({ of }: { of: string }) {
-  const look = LOOKS[of] ?? { mark: "?", colour: "text-muted", word: of };
+const SYMBOLS: Record<OutcomeName, { shape: string; colour: string }> = {
+  done: { shape: "●", colour: "text-online" },
+  running: { shape: "◐", colour: "text-busy" },
+  failed: { shape: "✕", colour: "text-offline" },
+  timed_out: { shape: "✕", colour: "text-offline" },
+  refused: { shape: "◔", colour: "text-suspect" },
+  cancelled: { shape: "‖", colour: "text-paused" },
+};
+/** For a gateway that is newer than this page and has more outcomes. */
+const UNKNOWN = { shape: "?", colour: "text-muted" };
+
+/** How a job or an attempt ended, as shape, colour and word. */
+export function Outcome({ of: outcome }: { of: OutcomeName }) {
+  const { shape, colour } = SYMBOLS[outcome] ?? UNKNOWN;
   return (
     <span className="inline-flex items-center gap-1.5 whitespace-nowrap">
-      <span aria-hidden className={look.colour}>
-        {look.mark}
+      <span aria-hidden className={colour}>
+        {shape}
       </span>
-      {look.word}
+      {outcome.replace("_", " ")}
     </span>
   );
 }

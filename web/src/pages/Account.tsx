@@ -1,17 +1,19 @@
-import { useState, type FormEvent } from "react";
+import { useMutation } from "@tanstack/react-query";
+import type { FormEvent } from "react";
 import { api } from "@/api/client";
 import { useMe } from "@/api/queries";
-import { Button } from "@/parts/Button";
-import { ErrorNote } from "@/parts/Note";
-import { Page, Section } from "@/parts/Page";
-import { Stat, Stats } from "@/parts/Stat";
+import { Button } from "@/components/Button";
+import { Field } from "@/components/Field";
+import { ErrorNotice } from "@/components/Notice";
+import { Page, Section } from "@/components/Page";
+import { Stat, Stats } from "@/components/Stat";
 
 export default function Account() {
   const me = useMe();
   if (!me.data) return null;
   const { account } = me.data;
   return (
-    <Page title="Account" lead="Whose keys, nodes and money these are.">
+    <Page title="Account" lead="Your keys, nodes and money belong to this account.">
       <Stats>
         <Stat name="E-mail">
           <span className="text-[14px] break-all">{account.email ?? "–"}</span>
@@ -20,51 +22,43 @@ export default function Account() {
         <Stat name="Id">
           <span className="text-[14px] break-all">{account.id}</span>
         </Stat>
-        <Stat name="Chain address" hint="Made for you; what your nodes earn is settled to it">
+        <Stat name="Chain address" hint="The network made it for you. What your nodes earn is settled to it.">
           <span className="text-[14px] break-all">{account.chain_address ?? "none yet"}</span>
         </Stat>
       </Stats>
       <Section title="Change the password">
-        <Password />
+        <PasswordForm />
       </Section>
     </Page>
   );
 }
 
-function Password() {
-  const [error, setError] = useState<unknown>(null);
-  const [state, setState] = useState<"idle" | "busy" | "done">("idle");
-  const submit = async (event: FormEvent<HTMLFormElement>) => {
+function PasswordForm() {
+  const change = useMutation({
+    mutationFn: (form: HTMLFormElement) => {
+      const input = new FormData(form);
+      return api("/v1/password", { body: { current_password: input.get("current"), password: input.get("password") } });
+    },
+    onSuccess: (_, form) => form.reset(),
+  });
+  const onSubmit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    const form = event.currentTarget;
-    const said = new FormData(form);
-    setState("busy");
-    setError(null);
-    try {
-      await api("/v1/password", { body: { current_password: said.get("current"), password: said.get("password") } });
-      form.reset();
-      setState("done");
-    } catch (failed) {
-      setError(failed);
-      setState("idle");
-    }
+    change.mutate(event.currentTarget);
   };
   return (
-    <form onSubmit={submit} className="card max-w-md space-y-4 p-4">
-      <label className="block space-y-1">
-        <span>Current password</span>
+    <form onSubmit={onSubmit} className="card max-w-md space-y-4 p-4">
+      <Field label="Current password">
         <input className="field" type="password" name="current" autoComplete="current-password" required />
-      </label>
-      <label className="block space-y-1">
-        <span>New password</span>
+      </Field>
+      <Field label="New password">
         <input className="field" type="password" name="password" autoComplete="new-password" required />
-      </label>
-      <ErrorNote error={error} />
+      </Field>
+      <ErrorNotice error={change.error} />
       <div className="flex items-center gap-3">
-        <Button look="main" type="submit" disabled={state === "busy"}>
-          Change it
+        <Button look="main" type="submit" disabled={change.isPending}>
+          Change the password
         </Button>
-        <span role="status">{state === "done" ? "Changed. Every other session has ended." : ""}</span>
+        <span role="status">{change.isSuccess ? "The password is changed. All other sessions have ended." : ""}</span>
       </div>
     </form>
   );

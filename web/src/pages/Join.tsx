@@ -2,71 +2,55 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "@/api/client";
 import { useNodes } from "@/api/queries";
-import { exact } from "@/lib/format";
-import { Button } from "@/parts/Button";
-import { CopyLine } from "@/parts/CopyLine";
-import { ErrorNote } from "@/parts/Note";
-import { Page, Section } from "@/parts/Page";
-import { Progress } from "./join/Progress";
+import type { JoinToken } from "@/api/schema";
+import { Button } from "@/components/Button";
+import { CopyableText } from "@/components/CopyableText";
+import { ErrorNotice } from "@/components/Notice";
+import { Page, Section } from "@/components/Page";
+import { exactTime } from "@/lib/format";
+import { JoinProgress } from "./join/JoinProgress";
 
-interface Token {
-  token: string;
-  expires_at: number;
-  /** The whole line, where the gateway hands out the agent as well. */
-  join_line?: string | null;
-}
-
-const ENVIRONMENT = "python3 -m venv ~/sparewatt && . ~/sparewatt/bin/activate";
+const MAKE_ENVIRONMENT = "python3 -m venv ~/sparewatt && . ~/sparewatt/bin/activate";
 
 export default function Join() {
   const nodes = useNodes(true, 1_500);
-  const [known, setKnown] = useState<Set<string> | null>(null);
-  const yours = (nodes.data?.data ?? []).filter((node) => node.yours);
+  const [onlineBefore, setOnlineBefore] = useState<Set<string> | null>(null);
+  const own = (nodes.data?.data ?? []).filter((node) => node.yours);
   const token = useMutation({
-    mutationFn: () => api<Token>("/v1/join-tokens", { body: {} }),
-    onMutate: () => setKnown(new Set(yours.filter((node) => node.state !== "offline").map((node) => node.id))),
+    mutationFn: () => api<JoinToken>("/v1/join-tokens", { body: {} }),
+    onMutate: () => setOnlineBefore(new Set(own.filter((node) => node.state !== "offline").map((node) => node.id))),
   });
-  const line = token.data && lineOf(token.data);
-  const fresh = yours.filter((node) => known && !known.has(node.id));
-  const others = yours.filter((node) => !fresh.includes(node));
+  const joining = own.filter((node) => onlineBefore && !onlineBefore.has(node.id));
+  const others = own.filter((node) => !joining.includes(node));
   return (
     <Page
       title="Lend a GPU"
-      lead="Two lines on the machine that has the GPU. It dials out, so no port has to be open; it finds the model server that runs there, is measured, and gets its first job."
+      lead="Run two lines on the machine that has the GPU. The agent dials out, so no port has to be open. It finds the model server on that machine, is measured, and gets its first job."
     >
-      <Section title="1. Make room for the agent">
-        <CopyLine label="make a Python environment" text={ENVIRONMENT} />
-        <p className="small text-muted">
-          A Python environment of its own, on that machine, with Python 3.11 or newer. Debian and Ubuntu want the package python3-venv for it.
-        </p>
+      <Section title="1. Prepare the machine">
+        <CopyableText label="make a Python environment" text={MAKE_ENVIRONMENT} />
+        <p className="small text-muted">A Python environment for the agent. It needs Python 3.11 or newer; Debian and Ubuntu need the package python3-venv as well.</p>
       </Section>
-      <Section title="2. Run the line there, in the same terminal">
-        {line ? (
-          <div className="space-y-2">
-            <CopyLine label="the join line" text={line} testId="join-line" />
-            <p className="small text-muted">
-              The token joins one machine to your account, until {exact(token.data?.expires_at ?? 0)}.
-              {token.data?.join_line ? " The line installs the agent as well." : " This gateway hands out no agent: install Sparewatt in that environment first."}
-            </p>
-          </div>
+      <Section title="2. Run one line in the same terminal">
+        {token.data ? (
+          <JoinLine token={token.data} />
         ) : (
           <Button look="main" disabled={token.isPending || !nodes.data} onClick={() => token.mutate()}>
-            Make a line for this network
+            Make a join line
           </Button>
         )}
-        <ErrorNote error={token.error ?? nodes.error} />
+        <ErrorNotice error={token.error ?? nodes.error} />
       </Section>
-      <Section title="3. Watch it arrive">
-        {fresh.length ? (
-          fresh.map((node) => <Progress key={node.id} node={node} />)
-        ) : (
-          <Progress node={null} isWaiting={Boolean(line)} />
-        )}
+      <Section title="3. Watch the node join">
+        {joining.map((node) => (
+          <JoinProgress key={node.id} node={node} />
+        ))}
+        {!joining.length && <JoinProgress node={null} isWaiting={token.isSuccess} />}
       </Section>
       {others.length > 0 && (
-        <Section title={fresh.length ? "Your other nodes" : "Your nodes"}>
+        <Section title={joining.length ? "Your other nodes" : "Your nodes"}>
           {others.map((node) => (
-            <Progress key={node.id} node={node} />
+            <JoinProgress key={node.id} node={node} />
           ))}
         </Section>
       )}
@@ -74,6 +58,18 @@ export default function Join() {
   );
 }
 
-function lineOf(token: Token): string {
-  return token.join_line ?? `SPAREWATT_NODE_TOKEN=${token.token} sparewatt node join ${location.origin}`;
+function JoinLine({ token: { token, join_line, expires_at } }: { token: JoinToken }) {
+  return (
+    <div className="space-y-2">
+      <CopyableText
+        label="the join line"
+        text={join_line ?? `SPAREWATT_NODE_TOKEN=${token} sparewatt node join ${location.origin}`}
+        testId="join-line"
+      />
+      <p className="small text-muted">
+        The token joins one machine to your account. It expires at {exactTime(expires_at)}.
+        {join_line ? " The line also installs the agent." : " This gateway does not serve the agent: install Sparewatt in that environment first."}
+      </p>
+    </div>
+  );
 }

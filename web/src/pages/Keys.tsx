@@ -1,71 +1,68 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "@/api/client";
 import { useKeys, useMe, useUsage } from "@/api/queries";
-import type { ApiKey } from "@/api/types";
+import type { ApiKey, CreatedKey, RevokedKey } from "@/api/schema";
+import { Button } from "@/components/Button";
+import { CopyableText } from "@/components/CopyableText";
+import { DataTable, type Column } from "@/components/DataTable";
+import { Drawer } from "@/components/Drawer";
+import { EmptyState, ErrorNotice } from "@/components/Notice";
+import { Page } from "@/components/Page";
+import { Time } from "@/components/Time";
 import { count } from "@/lib/format";
-import { Button } from "@/parts/Button";
-import { CopyLine } from "@/parts/CopyLine";
-import { DataTable, type Column } from "@/parts/DataTable";
-import { Drawer } from "@/parts/Drawer";
-import { Empty, ErrorNote } from "@/parts/Note";
-import { Page } from "@/parts/Page";
-import { Time } from "@/parts/Time";
 import { BudgetBar } from "./keys/BudgetBar";
 import { KeyForm } from "./keys/KeyForm";
 import { policyText } from "./keys/PolicyField";
 
-type Open = { kind: "new" } | { kind: "edit"; key: ApiKey } | null;
-
 export default function Keys() {
   const [keys, usage, me] = [useKeys(), useUsage("key"), useMe()];
-  const [open, setOpen] = useState<Open>(null);
-  const [made, setMade] = useState<ApiKey | null>(null);
-  const [error, setError] = useState<unknown>(null);
+  const [edited, setEdited] = useState<ApiKey | "new" | null>(null);
+  const [created, setCreated] = useState<CreatedKey | null>(null);
   const queries = useQueryClient();
   const refresh = () => queries.invalidateQueries({ queryKey: ["/v1/keys"] });
-  const revoke = async (key: ApiKey) => {
-    if (!window.confirm(`Revoke ${key.name}? Whatever uses it stops within a second, for good.`)) return;
-    setError(null);
-    await api(`/v1/keys/${key.id}`, { method: "DELETE" }).catch(setError);
-    await refresh();
+  const revocation = useMutation({
+    mutationFn: (key: ApiKey) => api<RevokedKey>(`/v1/keys/${key.id}`, { method: "DELETE" }),
+    onSettled: refresh,
+  });
+  const revoke = (key: ApiKey) => {
+    if (window.confirm(`Revoke ${key.name}? Programs that use it are refused within a second, for good.`)) revocation.mutate(key);
   };
-  const spent = new Map((usage.data?.data ?? []).map((line) => [line.name, Number(line.cost_usd)]));
-  const live = (keys.data?.data ?? []).filter((key) => key.revoked_at === null);
+  const spent = new Map((usage.data?.data ?? []).map((group) => [group.name, Number(group.cost_usd)]));
+  const active = (keys.data?.data ?? []).filter((key) => key.revoked_at === null);
   return (
     <Page
       title="Keys"
-      lead="A key says who asks. Give each app its own, with a budget and a policy: then one that leaks does little harm."
+      lead="Programs send their requests with a key. Give each program its own, with a budget and a policy: then a leaked key does little harm."
       actions={
-        <Button look="main" onClick={() => setOpen({ kind: "new" })}>
+        <Button look="main" onClick={() => setEdited("new")}>
           Make a key
         </Button>
       }
     >
-      {made?.key && <Made name={made.name} secret={made.key} onDone={() => setMade(null)} />}
-      <ErrorNote error={keys.error ?? error} />
+      {created && <CreatedKeyNotice created={created} onDone={() => setCreated(null)} />}
+      <ErrorNotice error={keys.error ?? revocation.error} />
       {keys.data && (
         <DataTable
           id="keys"
-          rows={live}
-          columns={columnsOf(me.data?.account.id ?? "", spent, (key) => setOpen({ kind: "edit", key }), revoke)}
+          rows={active}
+          columns={columnsOf(me.data?.account.id ?? "", spent, setEdited, revoke)}
           rowKey={(row) => row.id}
-          plain={(row) => ({ ...row })}
           empty={
-            <Empty title="No key yet">
-              <p className="text-muted">Make one here, or from a terminal:</p>
-              <CopyLine label="make a key" text="sparewatt keys create 'my app' --budget 5/day" />
-            </Empty>
+            <EmptyState title="No key yet">
+              <p className="text-muted">Make one here, or in a terminal:</p>
+              <CopyableText label="make a key" text="sparewatt keys create 'my app' --budget 5/day" />
+            </EmptyState>
           }
         />
       )}
-      {open && (
-        <Drawer title={open.kind === "new" ? "Make a key" : open.key.name} onClose={() => setOpen(null)}>
+      {edited && (
+        <Drawer title={edited === "new" ? "Make a key" : edited.name} onClose={() => setEdited(null)}>
           <KeyForm
-            known={open.kind === "edit" ? open.key : null}
+            existing={edited === "new" ? null : edited}
             onSaved={(key) => {
-              setOpen(null);
-              if (key.key) setMade(key);
+              setEdited(null);
+              if ("key" in key) setCreated(key);
               void refresh();
             }}
           />
@@ -75,20 +72,20 @@ export default function Keys() {
   );
 }
 
-function Made({ name, secret, onDone }: { name: string; secret: string; onDone: () => void }) {
+function CreatedKeyNotice({ created, onDone }: { created: CreatedKey; onDone: () => void }) {
   return (
     <div className="space-y-3 rounded-md border border-volt p-4" role="status">
       <p>
-        <strong>{name}</strong> is ready. Copy it now: it is shown this once and kept nowhere.
+        <strong>{created.name}</strong> is ready. Copy the key now: the network stores only its hash and cannot show it again.
       </p>
-      <CopyLine label="the new key" text={secret} testId="new-key" />
-      <CopyLine label="use it in a shell" text={`export SPAREWATT_API_KEY=${secret}`} />
+      <CopyableText label="the new key" text={created.key} testId="new-key" />
+      <CopyableText label="use it in a shell" text={`export SPAREWATT_API_KEY=${created.key}`} />
       <Button onClick={onDone}>I have copied it</Button>
     </div>
   );
 }
 
-function columnsOf(own: string, spent: Map<string, number>, edit: (key: ApiKey) => void, revoke: (key: ApiKey) => void): Column<ApiKey>[] {
+function columnsOf(ownAccount: string, spent: Map<string, number>, edit: (key: ApiKey) => void, revoke: (key: ApiKey) => void): Column<ApiKey>[] {
   return [
     {
       name: "Key",
@@ -96,17 +93,17 @@ function columnsOf(own: string, spent: Map<string, number>, edit: (key: ApiKey) 
         <span id={row.id}>
           <span className="font-semibold">{row.name}</span>
           <span className="num small block whitespace-nowrap text-muted">{row.prefix}…</span>
-          {row.account_id !== own && <span className="num small block text-muted">of {row.account_id}</span>}
+          {row.account_id !== ownAccount && <span className="num small block text-muted">of {row.account_id}</span>}
         </span>
       ),
-      by: (row) => row.name,
+      sortBy: (row) => row.name,
     },
-    { name: "May", cell: (row) => row.scopes.join(", ") },
-    { name: "Budget", cell: (row) => <BudgetBar id={row.id} budget={row.budget} spent30d={spent.get(row.id) ?? 0} /> },
+    { name: "Scopes", cell: (row) => row.scopes.join(", ") },
+    { name: "Budget", cell: (row) => <BudgetBar apiKey={row} spent30d={spent.get(row.id) ?? 0} /> },
     { name: "Policy", cell: (row) => <code className="num small break-all">{policyText(row.policy) || "any node"}</code> },
     { name: "Per minute", cell: (row) => (row.requests_per_min ? `${count(row.requests_per_min)} requests` : "–"), isNumber: true },
-    { name: "Used", cell: (row) => <Time at={row.last_used_at} />, by: (row) => row.last_used_at ?? 0 },
-    { name: "Expires", cell: (row) => (row.expires_at ? <Time at={row.expires_at} /> : <span className="text-muted">never</span>) },
+    { name: "Last used", cell: (row) => <Time at={row.last_used_at} />, sortBy: (row) => row.last_used_at ?? 0 },
+    { name: "Expires", cell: (row) => <Time at={row.expires_at} /> },
     {
       name: "",
       cell: (row) => (

@@ -1,55 +1,46 @@
 import { useMemo } from "react";
 import { useHistory, useNetwork } from "@/api/queries";
-import type { NetworkModel, Point } from "@/api/types";
+import type { HistoryFigures, HistoryPoint, NetworkModel } from "@/api/schema";
+import { DataTable, type Column } from "@/components/DataTable";
+import { JoinHint } from "@/components/JoinHint";
+import { EmptyState, ErrorNotice } from "@/components/Notice";
+import { Page } from "@/components/Page";
+import { Sparkline } from "@/components/Sparkline";
 import { count, digits, ms, percent, usd } from "@/lib/format";
-import { DataTable, type Column } from "@/parts/DataTable";
-import { JoinHint } from "@/parts/JoinHint";
-import { Empty, ErrorNote } from "@/parts/Note";
-import { Page } from "@/parts/Page";
-import { Spark } from "@/parts/Spark";
 
 const HOURS = 24;
+const HOUR_S = 3_600;
 
-type Line = NetworkModel & {
-  firstP50: number | null;
-  firstP95: number | null;
-  speedP50: number | null;
-  speedP5: number | null;
-  up: (number | null)[];
-  jobs: number;
-};
+interface Row {
+  model: NetworkModel;
+  /** Over the last 24 hours. */
+  figures: HistoryFigures | undefined;
+  /** The share of each of the last 24 hours in which a node served the model. */
+  upByHour: (number | null)[];
+}
 
 export default function Models() {
   const [network, history] = [useNetwork(), useHistory("model", "24h")];
-  const lines = useMemo(() => {
+  const rows = useMemo(() => {
     const points = Map.groupBy(history.data?.data ?? [], (point) => point.name);
-    return (network.data?.models ?? []).map((model): Line => {
-      const total = history.data?.totals[model.id];
-      return {
-        ...model,
-        firstP50: total?.first_token_p50_ms ?? null,
-        firstP95: total?.first_token_p95_ms ?? null,
-        speedP50: total?.speed_p50_tps ?? null,
-        speedP5: total?.speed_p5_tps ?? null,
-        up: byHour(points.get(model.id) ?? []),
-        jobs: total?.jobs ?? 0,
-      };
-    });
+    return (network.data?.models ?? []).map(
+      (model): Row => ({ model, figures: history.data?.totals[model.id], upByHour: upByHour(points.get(model.id) ?? []) }),
+    );
   }, [network.data, history.data]);
   return (
-    <Page title="Models" lead="What can be asked right now. Times and speeds are those of the last 24 hours, as clients saw them.">
-      <ErrorNote error={network.error} />
+    <Page title="Models" lead="The models that nodes serve now. Times and speeds are those of the last 24 hours, as clients saw them.">
+      <ErrorNotice error={network.error} />
       {network.data && (
         <DataTable
           id="models"
-          rows={lines}
+          rows={rows}
           columns={COLUMNS}
-          rowKey={(row) => row.id}
-          plain={({ up: _, ...row }) => ({ ...row })}
+          rowKey={(row) => row.model.id}
+          toDownload={({ model, figures }) => ({ ...model, ...figures, nodes: model.nodes })}
           empty={
-            <Empty title="No node serves a model">
+            <EmptyState title="No node serves a model">
               <JoinHint />
-            </Empty>
+            </EmptyState>
           }
         />
       )}
@@ -57,60 +48,60 @@ export default function Models() {
   );
 }
 
-function byHour(points: Point[]): (number | null)[] {
-  const hour = Math.floor(Date.now() / 3_600_000) * 3_600;
-  const known = new Map(points.map((point) => [point.at, point.up]));
-  return Array.from({ length: HOURS }, (_, at) => known.get(hour - (HOURS - 1 - at) * 3_600) ?? null);
+function upByHour(points: HistoryPoint[]): (number | null)[] {
+  const thisHour = Math.floor(Date.now() / 1000 / HOUR_S) * HOUR_S;
+  const upAt = new Map(points.map((point) => [point.at, point.up]));
+  return Array.from({ length: HOURS }, (_, at) => upAt.get(thisHour - (HOURS - 1 - at) * HOUR_S) ?? null);
 }
 
-const COLUMNS: Column<Line>[] = [
+const COLUMNS: Column<Row>[] = [
   {
     name: "Model",
-    cell: (row) => (
-      <span id={encodeURIComponent(row.id)}>
-        <span className="font-semibold break-all">{row.id}</span>
+    cell: ({ model }) => (
+      <span id={encodeURIComponent(model.id)}>
+        <span className="font-semibold break-all">{model.id}</span>
         <span className="small block text-muted">
-          {row.quantizations.join(", ") || "quantization not told"} · {row.context_length ? `${count(row.context_length)} tokens of context` : "context not told"}
+          {model.quantizations.join(", ") || "quantization not reported"} ·{" "}
+          {model.context_length ? `${count(model.context_length)} tokens of context` : "context not reported"}
         </span>
       </span>
     ),
-    by: (row) => row.id,
+    sortBy: ({ model }) => model.id,
   },
-  { name: "Nodes", cell: (row) => count(row.nodes), by: (row) => row.nodes, isNumber: true },
-  { name: "Warm", cell: (row) => count(row.warm), by: (row) => row.warm, isNumber: true },
+  { name: "Nodes", cell: ({ model }) => count(model.nodes), sortBy: ({ model }) => model.nodes, isNumber: true },
+  { name: "Warm", cell: ({ model }) => count(model.warm), sortBy: ({ model }) => model.warm, isNumber: true },
   {
     name: "First token p50 / p95",
-    cell: (row) => `${ms(row.firstP50)} / ${ms(row.firstP95)}`,
-    by: (row) => row.firstP50 ?? Infinity,
+    cell: ({ figures }) => `${ms(figures?.first_token_p50_ms)} / ${ms(figures?.first_token_p95_ms)}`,
+    sortBy: ({ figures }) => figures?.first_token_p50_ms ?? Infinity,
     isNumber: true,
   },
   {
     name: "Tokens/s p50 / p5",
-    cell: (row) => (row.speedP50 === null ? "–" : `${digits(row.speedP50)} / ${digits(row.speedP5 ?? 0)}`),
-    by: (row) => row.speedP50 ?? 0,
+    cell: ({ figures }) => (figures?.speed_p50_tps ? `${digits(figures.speed_p50_tps)} / ${digits(figures.speed_p5_tps ?? 0)}` : "–"),
+    sortBy: ({ figures }) => figures?.speed_p50_tps ?? 0,
     isNumber: true,
   },
   {
     name: "Price per 1M, in / out",
-    cell: (row) => (
-      <span title={`from ${usd(row.completion_usd_per_mtok.low)} to ${usd(row.completion_usd_per_mtok.high)} for what is written`}>
-        {usd(row.prompt_usd_per_mtok.median)} / {usd(row.completion_usd_per_mtok.median)}
+    cell: ({ model: { prompt_usd_per_mtok: prompt, completion_usd_per_mtok: completion } }) => (
+      <span title={`Medians. Tokens out cost from ${usd(completion.low)} to ${usd(completion.high)}.`}>
+        {usd(prompt.median)} / {usd(completion.median)}
       </span>
     ),
-    by: (row) => Number(row.completion_usd_per_mtok.median),
+    sortBy: ({ model }) => Number(model.completion_usd_per_mtok.median),
     isNumber: true,
   },
-  {
-    name: "Up, 24 h",
-    cell: (row) => {
-      const hours = row.up.filter((up) => up !== null);
-      const mean = hours.length ? hours.reduce((sum, up) => sum + up, 0) / hours.length : null;
-      if (hours.length < 2) return <span className="num text-muted">{mean === null ? "–" : `${percent(mean)} so far`}</span>;
-      return (
-        <span className="text-online">
-          <Spark values={row.up} max={1} label={`Up ${percent(mean)} of the hours known`} />
-        </span>
-      );
-    },
-  },
+  { name: "Up, 24 h", cell: ({ upByHour }) => <Uptime byHour={upByHour} /> },
 ];
+
+function Uptime({ byHour }: { byHour: (number | null)[] }) {
+  const hours = byHour.filter((up) => up !== null);
+  const mean = hours.length ? hours.reduce((sum, up) => sum + up, 0) / hours.length : null;
+  if (hours.length < 2) return <span className="num text-muted">{mean === null ? "–" : `${percent(mean)} so far`}</span>;
+  return (
+    <span className="text-online">
+      <Sparkline values={byHour} max={1} label={`Up ${percent(mean)} of the hours on record`} />
+    </span>
+  );
+}

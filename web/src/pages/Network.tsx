@@ -1,46 +1,43 @@
 import { useMemo } from "react";
 import { SPANS, useHistory, useMe, useNetwork, useNodes, type Span } from "@/api/queries";
-import type { GpuClass, Network as NetworkShape, StateName } from "@/api/types";
+import type { GpuClassSummary, NodeStateName, RegionNodes } from "@/api/schema";
+import { DataTable } from "@/components/DataTable";
+import { HistoryChart, type ChartSpec } from "@/components/HistoryChart";
+import { JoinHint } from "@/components/JoinHint";
+import { NodeStateBadge } from "@/components/NodeStateBadge";
+import { EmptyState, ErrorNotice } from "@/components/Notice";
+import { Section } from "@/components/Page";
+import { RollingNumber } from "@/components/RollingNumber";
+import { SegmentedControl } from "@/components/SegmentedControl";
+import { Stat, Stats } from "@/components/Stat";
 import { useFeed } from "@/feed/useFeed";
-import { useChosen } from "@/lib/address";
 import { count, digits, ms, short, usd } from "@/lib/format";
+import { useQueryChoice } from "@/lib/urlState";
 import { WorldMap } from "@/map/WorldMap";
 import { MatchStream } from "@/match/MatchStream";
-import { DataTable } from "@/parts/DataTable";
-import { HistoryChart, type Drawn } from "@/parts/History";
-import { JoinHint } from "@/parts/JoinHint";
-import { Empty, ErrorNote } from "@/parts/Note";
-import { Section } from "@/parts/Page";
-import { RollingNumber } from "@/parts/RollingNumber";
-import { Stat, Stats } from "@/parts/Stat";
-import { StateMark } from "@/parts/StateMark";
-import { Choice } from "@/parts/Tabs";
-import { Doors } from "./network/Doors";
+import { GetStarted } from "./network/GetStarted";
 import { Headline } from "./network/Headline";
 
-const STATES: StateName[] = ["online", "busy", "suspect", "paused", "draining", "offline"];
-const LINES: Drawn[] = [
-  { title: "Tokens", unit: "tokens/s", lines: [{ name: "tokens", colour: "volt", of: (point) => point.tokens_per_s }] },
-  { title: "Nodes", unit: "online", lines: [{ name: "nodes", colour: "online", of: (point) => point.nodes }] },
+const STATES: NodeStateName[] = ["online", "busy", "suspect", "paused", "draining", "offline"];
+const CHARTS: ChartSpec[] = [
+  { title: "Tokens", unit: "tokens/s", series: [{ name: "tokens", colour: "volt", value: (figures) => figures.tokens_per_s }] },
+  { title: "Nodes", unit: "online", series: [{ name: "nodes", colour: "online", value: (figures) => figures.nodes }] },
   {
     title: "First token",
     unit: "ms",
-    lines: [
-      { name: "p50", colour: "busy", of: (point) => point.first_token_p50_ms },
-      { name: "p95", colour: "suspect", of: (point) => point.first_token_p95_ms },
+    series: [
+      { name: "p50", colour: "busy", value: (figures) => figures.first_token_p50_ms },
+      { name: "p95", colour: "suspect", value: (figures) => figures.first_token_p95_ms },
     ],
   },
 ];
 
 export function Network() {
-  const [span, setSpan] = useChosen<Span>("span", SPANS);
+  const [span, setSpan] = useQueryChoice<Span>("span", SPANS);
   const { totals, connected } = useFeed();
   const [network, history, me] = [useNetwork(), useHistory("network", span), useMe()];
   const nodes = useNodes(Boolean(me.data));
-  const names = useMemo(
-    () => new Map((nodes.data?.data ?? []).map((node) => [node.handle, { id: node.id, name: node.name }])),
-    [nodes.data],
-  );
+  const names = useMemo(() => new Map((nodes.data?.data ?? []).map(({ handle, id, name }) => [handle, { id, name }])), [nodes.data]);
   return (
     <div className="space-y-6">
       <h1 className="sr-only">Network</h1>
@@ -53,10 +50,10 @@ export function Network() {
         >
           {STATES.map((state) => (
             <li key={state}>
-              <StateMark state={state} count={totals?.nodes[state] ?? 0} />
+              <NodeStateBadge state={state} count={totals?.nodes[state] ?? 0} />
             </li>
           ))}
-          <li className="flex items-center gap-1.5 whitespace-nowrap" title="Drawn at sea, wherever it is">
+          <li className="flex items-center gap-1.5 whitespace-nowrap" title="Always drawn in the Atlantic: the map does not know where it is">
             <span aria-hidden className="num text-volt">
               ◆
             </span>
@@ -65,14 +62,14 @@ export function Network() {
         </ul>
       </div>
       <div className="mx-auto max-w-[1280px] space-y-6 px-4 pb-6 md:px-6">
-        {!connected && <ErrorNote error={network.error} />}
-        <Doors isKnown={Boolean(me.data)} model={network.data?.models[0]?.id} />
+        {!connected && <ErrorNotice error={network.error} />}
+        <GetStarted isLoggedIn={Boolean(me.data)} model={network.data?.models[0]?.id} />
         {totals && (
           <Stats>
             <Stat name="GPUs online">
               <RollingNumber value={totals.gpus} format={count} />
             </Stat>
-            <Stat name={totals.gpus ? "VRAM" : "Memory"} unit="GB" hint="Of a machine without a GPU: the memory that its model server may use">
+            <Stat name={totals.gpus ? "VRAM" : "Memory"} unit="GB" hint="For a machine without a GPU: the memory that its model server may use">
               <RollingNumber value={totals.vram_gb} format={short} />
             </Stat>
             <Stat name="Tokens" unit="/s">
@@ -85,25 +82,22 @@ export function Network() {
             <Stat name="Models">{count(network.data?.models.length ?? 0)}</Stat>
           </Stats>
         )}
-        <Section title="Last matches">
+        <Section title="Latest matches">
           <MatchStream limit={8} />
         </Section>
-        <Section
-          title="Lines"
-          aside={<Choice label="Time" value={span} options={SPANS} onChange={setSpan} />}
-        >
+        <Section title="Over time" aside={<SegmentedControl label="Time" value={span} options={SPANS} onChange={setSpan} />}>
           <div className="grid gap-4 lg:grid-cols-3">
-            {LINES.map((drawn) => (
-              <HistoryChart key={drawn.title} history={history.data} drawn={drawn} />
+            {CHARTS.map((spec) => (
+              <HistoryChart key={spec.title} history={history.data} spec={spec} />
             ))}
           </div>
         </Section>
         <div className="grid gap-6 lg:grid-cols-2">
-          <Section title="Price per class of GPU">
-            <Classes classes={network.data?.classes ?? []} />
+          <Section title="GPU classes">
+            <GpuClassTable classes={network.data?.classes ?? []} />
           </Section>
           <Section title="Regions">
-            <Regions regions={network.data?.regions ?? []} />
+            <RegionTable regions={network.data?.regions ?? []} />
           </Section>
         </div>
       </div>
@@ -113,47 +107,46 @@ export function Network() {
 
 function NoNode() {
   return (
-    <Empty title="No node is online">
+    <EmptyState title="No node is online">
       <JoinHint />
-    </Empty>
+    </EmptyState>
   );
 }
 
-function Classes({ classes }: { classes: GpuClass[] }) {
+function GpuClassTable({ classes }: { classes: GpuClassSummary[] }) {
   return (
     <DataTable
       id="classes"
       rows={classes}
       rowKey={(row) => row.class}
-      plain={(row) => ({ ...row })}
       empty={<NoNode />}
       columns={[
-        { name: "Class", cell: (row) => row.class, by: (row) => row.class },
-        { name: "Nodes", cell: (row) => count(row.nodes), by: (row) => row.nodes, isNumber: true },
-        { name: "GPUs", cell: (row) => count(row.gpus), by: (row) => row.gpus, isNumber: true },
-        { name: "Memory", cell: (row) => `${count(row.vram_gb)} GB`, by: (row) => row.vram_gb, isNumber: true },
-        { name: "Median price", cell: (row) => (row.hourly_usd_median === null ? "by the token" : `${usd(row.hourly_usd_median)}/h`), by: (row) => Number(row.hourly_usd_median ?? -1), isNumber: true },
+        { name: "Class", cell: (row) => row.class, sortBy: (row) => row.class },
+        { name: "Nodes", cell: (row) => count(row.nodes), sortBy: (row) => row.nodes, isNumber: true },
+        { name: "GPUs", cell: (row) => count(row.gpus), sortBy: (row) => row.gpus, isNumber: true },
+        { name: "Memory", cell: (row) => `${count(row.vram_gb)} GB`, sortBy: (row) => row.vram_gb, isNumber: true },
+        { name: "Median price", cell: (row) => `${usd(row.hourly_usd_median)}/h`, sortBy: (row) => Number(row.hourly_usd_median), isNumber: true },
       ]}
     />
   );
 }
 
-function Regions({ regions }: { regions: NetworkShape["regions"] }) {
+function RegionTable({ regions }: { regions: RegionNodes[] }) {
   return (
     <DataTable
       id="regions"
       rows={regions}
       rowKey={(row) => row.region}
-      plain={(row) => ({ region: row.region, ...row.nodes })}
+      toDownload={(row) => ({ region: row.region, ...row.nodes })}
       empty={<NoNode />}
       columns={[
-        { name: "Region", cell: (row) => row.region, by: (row) => row.region },
+        { name: "Region", cell: (row) => row.region, sortBy: (row) => row.region },
         {
           name: "Nodes",
           cell: (row) => (
             <span className="flex flex-wrap gap-3">
               {STATES.filter((state) => row.nodes[state]).map((state) => (
-                <StateMark key={state} state={state} count={row.nodes[state]} />
+                <NodeStateBadge key={state} state={state} count={row.nodes[state]} />
               ))}
             </span>
           ),

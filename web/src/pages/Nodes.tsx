@@ -1,34 +1,29 @@
-import { Link, useLocation } from "wouter";
 import { useQuery } from "@tanstack/react-query";
+import { Link, useLocation } from "wouter";
 import { api } from "@/api/client";
-import type { List, Node } from "@/api/types";
-import { useAsked } from "@/lib/address";
-import { count, digits, gb, usd } from "@/lib/format";
-import { readable } from "@/match/relaxation";
-import { DataTable, type Column } from "@/parts/DataTable";
-import { JoinHint } from "@/parts/JoinHint";
-import { Empty, ErrorNote } from "@/parts/Note";
-import { Page } from "@/parts/Page";
-import { StateMark } from "@/parts/StateMark";
-import { Time } from "@/parts/Time";
-
-interface Reply extends List<Node> {
-  total?: number;
-  funnel?: { filter: string; dropped: number; left: number }[];
-  nearest_relaxations?: string[];
-}
+import type { Node, NodeList } from "@/api/schema";
+import { DataTable, type Column } from "@/components/DataTable";
+import { JoinHint } from "@/components/JoinHint";
+import { NodeStateBadge } from "@/components/NodeStateBadge";
+import { EmptyState, ErrorNotice } from "@/components/Notice";
+import { Page } from "@/components/Page";
+import { Time } from "@/components/Time";
+import { count, digits, gb, shortId } from "@/lib/format";
+import { useQueryText } from "@/lib/urlState";
+import { formatRelaxation } from "@/match/relaxation";
+import { gpuText, priceText } from "./node/nodeText";
 
 export default function Nodes() {
-  const [asked, setAsked] = useAsked("q");
-  const path = asked ? `/v1/nodes?q=${encodeURIComponent(asked)}` : "/v1/nodes";
+  const [policy, setPolicy] = useQueryText("q");
+  const path = policy ? `/v1/nodes?q=${encodeURIComponent(policy)}` : "/v1/nodes";
   const nodes = useQuery({
     queryKey: [path],
-    queryFn: ({ signal }) => api<Reply>(path, { signal }),
+    queryFn: ({ signal }) => api<NodeList>(path, { signal }),
     refetchInterval: 3_000,
     placeholderData: (before) => before,
     retry: false,
   });
-  const [, go] = useLocation();
+  const [, navigate] = useLocation();
   return (
     <Page title="Nodes" lead="Every node, with what it claims and what was measured.">
       <label className="block max-w-xl space-y-1">
@@ -37,31 +32,24 @@ export default function Nodes() {
           className="field num"
           placeholder="region=EU gpu_class>=rtx24 max_price=0.30 sort=price"
           spellCheck={false}
-          defaultValue={asked}
-          onKeyDown={(event) => event.key === "Enter" && setAsked(event.currentTarget.value)}
-          onBlur={(event) => setAsked(event.target.value)}
+          defaultValue={policy}
+          onKeyDown={(event) => event.key === "Enter" && setPolicy(event.currentTarget.value)}
+          onBlur={(event) => setPolicy(event.target.value)}
         />
       </label>
-      <ErrorNote error={nodes.error} />
-      {nodes.data?.funnel && (
-        <p className="small text-muted">
-          {count(nodes.data.data.length)} of {count(nodes.data.total ?? 0)}:{" "}
-          {nodes.data.funnel.map((step) => `${step.filter} dropped ${step.dropped}`).join(", ") || "nothing dropped"}
-          {nodes.data.nearest_relaxations?.length ? `. Nearest: ${nodes.data.nearest_relaxations.map(readable).join("; ")}` : ""}
-        </p>
-      )}
+      <ErrorNotice error={nodes.error} />
+      {nodes.data && <FilterSummary nodes={nodes.data} />}
       {nodes.data && (
         <DataTable
           id="nodes"
           rows={nodes.data.data}
           columns={COLUMNS}
           rowKey={(row) => row.id}
-          plain={(row) => ({ ...row })}
-          onOpen={(row) => go(`/nodes/${row.id}`)}
+          onOpen={(row) => navigate(`/nodes/${row.id}`)}
           empty={
-            <Empty title={asked ? "No node is like that" : "No node has joined yet"}>
-              {asked ? <p className="text-muted">Loosen it as the line above says, or empty the field to see all.</p> : <JoinHint />}
-            </Empty>
+            <EmptyState title={policy ? "No node matches this policy" : "No node has joined yet"}>
+              {policy ? <p className="text-muted">Loosen it as the line above says, or empty the field to see all nodes.</p> : <JoinHint />}
+            </EmptyState>
           }
         />
       )}
@@ -69,7 +57,17 @@ export default function Nodes() {
   );
 }
 
-function fastest(node: Node): number {
+function FilterSummary({ nodes: { data, total, funnel, nearest_relaxations: relaxations } }: { nodes: NodeList }) {
+  if (!funnel) return null;
+  return (
+    <p className="small text-muted">
+      {count(data.length)} of {count(total ?? 0)} nodes: {funnel.map((step) => `${step.filter} removed ${step.dropped}`).join(", ") || "none removed"}
+      {relaxations?.length ? `. Nearest change: ${relaxations.map(formatRelaxation).join("; ")}` : ""}
+    </p>
+  );
+}
+
+function bestTps(node: Node): number {
   return Math.max(0, ...node.models.map((model) => model.measured?.decode_tps ?? 0));
 }
 
@@ -82,18 +80,18 @@ const COLUMNS: Column<Node>[] = [
           {row.name}
         </Link>
         {row.yours && <span className="small text-volt"> yours</span>}
-        <span className="num small block text-muted">{row.id.slice(0, 12)}…</span>
+        <span className="num small block text-muted">{shortId(row.id, 12)}</span>
       </>
     ),
-    by: (row) => row.name,
+    sortBy: (row) => row.name,
   },
-  { name: "State", cell: (row) => <StateMark state={row.state} />, by: (row) => row.state },
-  { name: "Region", cell: (row) => row.region, by: (row) => row.region },
-  { name: "GPU", cell: (row) => `${row.gpu_count > 1 ? `${row.gpu_count}× ` : ""}${row.gpu}`, by: (row) => row.gpu },
-  { name: "Memory", cell: (row) => gb(row.claimed.vram_bytes), by: (row) => row.claimed.vram_bytes, isNumber: true },
+  { name: "State", cell: (row) => <NodeStateBadge state={row.state} />, sortBy: (row) => row.state },
+  { name: "Region", cell: (row) => row.region, sortBy: (row) => row.region },
+  { name: "GPU", cell: gpuText, sortBy: (row) => row.gpu },
+  { name: "Memory", cell: (row) => gb(row.claimed.vram_bytes), sortBy: (row) => row.claimed.vram_bytes, isNumber: true },
   { name: "Models", cell: (row) => row.models.map((model) => model.id).join(", ") || "–" },
-  { name: "Measured", cell: (row) => (fastest(row) ? `${digits(fastest(row))} tok/s` : "–"), by: fastest, isNumber: true },
-  { name: "Price", cell: (row) => (row.claimed.hourly_usd === null ? "by the token" : `${usd(row.claimed.hourly_usd)}/h`), by: (row) => Number(row.claimed.hourly_usd ?? -1), isNumber: true },
-  { name: "Jobs", cell: (row) => `${count(row.in_flight)} / ${count(row.slots)}`, by: (row) => row.in_flight, isNumber: true },
-  { name: "Seen", cell: (row) => <Time at={row.last_seen_at} />, by: (row) => row.last_seen_at ?? 0 },
+  { name: "Measured", cell: (row) => (bestTps(row) ? `${digits(bestTps(row))} tok/s` : "–"), sortBy: bestTps, isNumber: true },
+  { name: "Price", cell: priceText, sortBy: (row) => Number(row.claimed.hourly_usd ?? -1), isNumber: true },
+  { name: "Jobs", cell: (row) => `${count(row.in_flight)} / ${count(row.slots)}`, sortBy: (row) => row.in_flight, isNumber: true },
+  { name: "Last seen", cell: (row) => <Time at={row.last_seen_at} />, sortBy: (row) => row.last_seen_at ?? 0 },
 ];

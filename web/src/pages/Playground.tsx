@@ -1,94 +1,101 @@
 import { Send, Square } from "lucide-react";
 import { useMemo, useRef, useState, type FormEvent } from "react";
 import { useNetwork, useNodes } from "@/api/queries";
-import { Button } from "@/parts/Button";
-import { CopyLine } from "@/parts/CopyLine";
-import { JoinHint } from "@/parts/JoinHint";
-import { Empty, ErrorNote } from "@/parts/Note";
-import { Page } from "@/parts/Page";
-import { Choice } from "@/parts/Tabs";
-import { ask, WAITING, type Answer, type Asked } from "./playground/answer";
-import { Chips } from "./playground/Chips";
-import { providerOf } from "./playground/chips";
-import { Column, messagesOf, type Turn } from "./playground/Column";
+import { Button } from "@/components/Button";
+import { CopyableText } from "@/components/CopyableText";
+import { JoinHint } from "@/components/JoinHint";
+import { EmptyState, ErrorNotice, Loading } from "@/components/Notice";
+import { Page } from "@/components/Page";
+import { SegmentedControl } from "@/components/SegmentedControl";
+import { ask, WAITING, type Answer, type ChatQuestion } from "./playground/chat";
+import { ChipBar } from "./playground/ChipBar";
+import { ConversationColumn, messagesOf, type Conversation } from "./playground/ConversationColumn";
+import { providerOf } from "./playground/policyChips";
 import { asCurl, asPython } from "./playground/snippets";
 
-interface Side {
-  model: string;
-  turns: Turn[];
-}
+const MAX_TOKENS_DEFAULT = 256;
 
 export default function Playground() {
   const network = useNetwork();
-  const models = (network.data?.models ?? []).map((model) => model.id);
-  if (!network.data) return <Page title="Playground">{network.error ? <ErrorNote error={network.error} /> : <p className="text-muted">Loading …</p>}</Page>;
-  if (!models.length)
-    return (
-      <Page title="Playground">
-        <Empty title="No node serves a model right now">
-          <JoinHint />
-        </Empty>
-      </Page>
-    );
-  return <Desk models={models} />;
+  if (!network.data) return <Page title="Playground">{network.error ? <ErrorNotice error={network.error} /> : <Loading />}</Page>;
+  const models = network.data.models.map((model) => model.id);
+  if (models[0] !== undefined) return <Chat models={models} defaultModel={models[0]} />;
+  return (
+    <Page title="Playground">
+      <EmptyState title="No node serves a model right now">
+        <JoinHint />
+      </EmptyState>
+    </Page>
+  );
 }
 
-function Desk({ models }: { models: string[] }) {
-  const first = models[0] as string;
-  const [sides, setSides] = useState<Side[]>([{ model: first, turns: [] }]);
-  const [on, setOn] = useState<string[]>([]);
-  const [maxTokens, setMaxTokens] = useState(256);
+/** One conversation, or two that get the same questions for comparison. */
+function Chat({ models, defaultModel }: { models: string[]; defaultModel: string }) {
+  const [conversations, setConversations] = useState<Conversation[]>([{ model: defaultModel, exchanges: [] }]);
+  const [chips, setChips] = useState<string[]>([]);
+  const [maxTokens, setMaxTokens] = useState(MAX_TOKENS_DEFAULT);
   const [isBusy, setBusy] = useState(false);
-  const stopper = useRef<AbortController | null>(null);
+  const abort = useRef<AbortController | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
-  const provider = providerOf(on);
+  const provider = providerOf(chips);
   const nodes = useNodes(true);
-  const names = useMemo(() => new Map((nodes.data?.data ?? []).map((node) => [node.id, node.name])), [nodes.data]);
+  const nodeNames = useMemo(() => new Map((nodes.data?.data ?? []).map((node) => [node.id, node.name])), [nodes.data]);
+  const isComparing = conversations.length > 1;
 
-  const change = (at: number, side: (before: Side) => Side) => setSides((all) => all.map((one, place) => (place === at ? side(one) : one)));
-  const askSide = async (at: number, question: string, signal: AbortSignal) => {
-    const { model, turns } = sides[at] as Side;
-    const asked = { model, messages: [...messagesOf(turns), { role: "user" as const, content: question }], maxTokens, provider };
-    change(at, (side) => ({ ...side, turns: [...side.turns, { question, answer: WAITING }] }));
-    const show = (answer: Answer) => change(at, (side) => ({ ...side, turns: [...side.turns.slice(0, -1), { question, answer }] }));
-    await ask(asked, signal, show);
+  const change = (at: number, changed: (before: Conversation) => Conversation) =>
+    setConversations((all) => all.map((one, index) => (index === at ? changed(one) : one)));
+  const askModel = async ({ model, exchanges }: Conversation, at: number, question: string, signal: AbortSignal) => {
+    const messages = [...messagesOf(exchanges), { role: "user" as const, content: question }];
+    const show = (answer: Answer) => change(at, (now) => ({ ...now, exchanges: [...now.exchanges.slice(0, -1), { question, answer }] }));
+    change(at, (now) => ({ ...now, exchanges: [...now.exchanges, { question, answer: WAITING }] }));
+    await ask({ model, messages, maxTokens, provider }, signal, show);
   };
-  const submit = async (event?: FormEvent) => {
-    event?.preventDefault();
+  const submit = async (event: FormEvent) => {
+    event.preventDefault();
     const question = field.current?.value.trim();
     if (!question || isBusy || !field.current) return;
     field.current.value = "";
     setBusy(true);
-    stopper.current = new AbortController();
-    const { signal } = stopper.current;
-    await Promise.all(sides.map((_, at) => askSide(at, question, signal)));
+    const { signal } = (abort.current = new AbortController());
+    await Promise.all(conversations.map((one, at) => askModel(one, at, question, signal)));
     setBusy(false);
     field.current?.focus();
   };
-  const compare = () => setSides((all) => (all.length > 1 ? all.slice(0, 1) : [...all, { model: models.find((model) => model !== all[0]?.model) ?? first, turns: [] }]));
+  const toggleComparison = () =>
+    setConversations(([first, second]) => {
+      if (!first || second) return first ? [first] : [];
+      return [first, { model: models.find((model) => model !== first.model) ?? defaultModel, exchanges: [] }];
+    });
+  const clear = () => setConversations((all) => all.map(({ model }) => ({ model, exchanges: [] })));
 
   return (
     <Page
       title="Playground"
-      lead="Ask a model, see which node answered, how fast, for how much, and why it was chosen."
+      lead="Ask a model, and see which node answered, how fast, for how much, and why it was chosen."
       actions={
         <>
-          <Button onClick={compare}>{sides.length > 1 ? "One model" : "Compare two"}</Button>
-          <Button onClick={() => setSides((all) => all.map((side) => ({ ...side, turns: [] })))}>Clear</Button>
+          <Button onClick={toggleComparison}>{isComparing ? "One model" : "Compare two"}</Button>
+          <Button onClick={clear}>Clear</Button>
         </>
       }
     >
-      <Chips on={on} onChange={setOn} models={[...new Set(sides.map((side) => side.model))]} provider={provider} />
-      <div className={`grid gap-4 ${sides.length > 1 ? "lg:grid-cols-2" : ""}`}>
-        {sides.map((side, at) => (
-          <Column key={at} {...side} models={models} names={names} onModel={(model) => change(at, () => ({ model, turns: [] }))} />
+      <ChipBar selected={chips} onChange={setChips} models={[...new Set(conversations.map(({ model }) => model))]} provider={provider} />
+      <div className={`grid gap-4 ${isComparing ? "lg:grid-cols-2" : ""}`}>
+        {conversations.map((conversation, at) => (
+          <ConversationColumn
+            key={at}
+            conversation={conversation}
+            models={models}
+            nodeNames={nodeNames}
+            onModel={(model) => change(at, () => ({ model, exchanges: [] }))}
+          />
         ))}
       </div>
       <form onSubmit={submit} className="space-y-2">
         <textarea
           ref={field}
           aria-label="Question"
-          placeholder="Ask something. Enter sends, Shift-Enter makes a line."
+          placeholder="Ask something. Enter sends, Shift-Enter starts a new line."
           rows={3}
           className="field"
           onKeyDown={(event) => event.key === "Enter" && !event.shiftKey && void submit(event)}
@@ -101,13 +108,13 @@ function Desk({ models }: { models: string[] }) {
               min={1}
               max={32_768}
               value={maxTokens}
-              onChange={(event) => setMaxTokens(event.target.valueAsNumber || 256)}
+              onChange={(event) => setMaxTokens(event.target.valueAsNumber || MAX_TOKENS_DEFAULT)}
               className="field num w-24"
             />
             tokens
           </label>
           {isBusy ? (
-            <Button onClick={() => stopper.current?.abort()}>
+            <Button onClick={() => abort.current?.abort()}>
               <Square size={14} aria-hidden /> Stop
             </Button>
           ) : (
@@ -117,24 +124,24 @@ function Desk({ models }: { models: string[] }) {
           )}
         </div>
       </form>
-      <Snippets asked={{ model: sides[0]?.model ?? first, messages: lastQuestion(sides[0]), maxTokens, provider }} />
+      <Snippets question={{ model: conversations[0]?.model ?? defaultModel, messages: lastQuestion(conversations[0]), maxTokens, provider }} />
     </Page>
   );
 }
 
-function lastQuestion(side: Side | undefined): Asked["messages"] {
-  return [{ role: "user", content: side?.turns.at(-1)?.question ?? "Say hello" }];
+function lastQuestion(conversation: Conversation | undefined): ChatQuestion["messages"] {
+  return [{ role: "user", content: conversation?.exchanges.at(-1)?.question ?? "Say hello" }];
 }
 
-function Snippets({ asked }: { asked: Asked }) {
-  const [kind, setKind] = useState<"curl" | "Python">("curl");
-  const text = kind === "curl" ? asCurl(asked, location.origin) : asPython(asked, location.origin);
+function Snippets({ question }: { question: ChatQuestion }) {
+  const [language, setLanguage] = useState<"curl" | "Python">("curl");
+  const text = (language === "curl" ? asCurl : asPython)(question, location.origin);
   return (
     <details className="card p-3">
       <summary>Copy as curl or Python</summary>
       <div className="mt-3 space-y-2">
-        <Choice label="Language" value={kind} options={["curl", "Python"] as const} onChange={setKind} />
-        <CopyLine label={`the request as ${kind}`} text={text} />
+        <SegmentedControl label="Language" value={language} options={["curl", "Python"] as const} onChange={setLanguage} />
+        <CopyableText label={`the request as ${language}`} text={text} />
       </div>
     </details>
   );

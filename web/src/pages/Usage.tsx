@@ -1,41 +1,39 @@
 import { useMemo } from "react";
 import { Link, useLocation } from "wouter";
 import { useCredits, useJobs, useKeys, useMatches, useUsage } from "@/api/queries";
-import type { JobLine, MatchLine, UsageLine } from "@/api/types";
-import { useChosen } from "@/lib/address";
-import { count, usd } from "@/lib/format";
+import type { CreditBalance, JobUsage, MatchSummary, UsageGroup } from "@/api/schema";
+import { DataTable, type Column } from "@/components/DataTable";
+import { FirstRequest } from "@/components/FirstRequest";
+import { EmptyState, ErrorNotice } from "@/components/Notice";
+import { Page, Section } from "@/components/Page";
+import { SegmentedControl } from "@/components/SegmentedControl";
+import { Stat, Stats } from "@/components/Stat";
+import { Time } from "@/components/Time";
+import { capitalized, count, nodeLabel, shortId, usd } from "@/lib/format";
+import { useQueryChoice } from "@/lib/urlState";
 import { MatchDrawer } from "@/match/MatchDrawer";
 import { Outcome } from "@/match/Outcome";
-import { DataTable, type Column } from "@/parts/DataTable";
-import { FirstQuestion } from "@/parts/FirstQuestion";
-import { Empty, ErrorNote } from "@/parts/Note";
-import { Page, Section } from "@/parts/Page";
-import { Stat, Stats } from "@/parts/Stat";
-import { Choice } from "@/parts/Tabs";
-import { Time } from "@/parts/Time";
-import { TestMoney } from "./usage/TestMoney";
+import { TestDeposit } from "./usage/TestDeposit";
 
-/** What is asked in a browser has no key. */
-const DASHBOARD = "the dashboard";
-const BY = ["day", "model", "key"] as const;
+/** Requests of the playground have a session instead of a key. */
+const NO_KEY = "the dashboard";
+const GROUPINGS = ["day", "model", "key"] as const;
 
 export default function Usage({ id }: { id: string | null }) {
-  const [by, setBy] = useChosen("by", BY);
-  const [credits, usage, jobs, keys] = [useCredits(true), useUsage(by), useJobs(), useKeys()];
-  const matches = useMatches(true);
-  const [, go] = useLocation();
-  const names = useMemo(() => new Map((keys.data?.data ?? []).map((key) => [key.id, key.name])), [keys.data]);
-  const lines = usage.data?.data ?? [];
-  const spent = lines.reduce((sum, line) => sum + Number(line.cost_usd), 0);
-  const columns = useMemo(() => columnsBy(by, names), [by, names]);
-  const jobColumns = useMemo(() => columnsOf(matches.data?.data ?? [], names), [matches.data, names]);
+  const [by, setBy] = useQueryChoice("by", GROUPINGS);
+  const [credits, usage, jobs, keys, matches] = [useCredits(), useUsage(by), useJobs(), useKeys(), useMatches(true)];
+  const [, navigate] = useLocation();
+  const keyNames = useMemo(() => new Map((keys.data?.data ?? []).map((key) => [key.id, key.name])), [keys.data]);
+  const groups = usage.data?.data ?? [];
+  const groupColumns = useMemo(() => groupColumnsOf(by, keyNames), [by, keyNames]);
+  const jobColumns = useMemo(() => jobColumnsOf(matches.data?.data ?? [], keyNames), [matches.data, keyNames]);
   return (
     <Page
       title="Usage"
-      lead="What was asked in the last 30 days, and what it cost."
+      lead="Your requests of the last 30 days, and what they cost."
       actions={
         <>
-          <TestMoney />
+          <TestDeposit />
           <a className="link small" href="/v1/usage?by=job&format=csv&limit=1000">
             Statement, CSV
           </a>
@@ -45,21 +43,10 @@ export default function Usage({ id }: { id: string | null }) {
         </>
       }
     >
-      <ErrorNote error={credits.error ?? usage.error ?? jobs.error} />
-      {credits.data && (
-        <Stats>
-          <Stat name="Credits left">{usd(credits.data.data.balance_usd)}</Stat>
-          <Stat name="Of those free">{usd(credits.data.data.promo_usd)}</Stat>
-          <Stat name="Free ones end">
-            {credits.data.data.promo_expires_at === null ? "–" : <Time at={credits.data.data.promo_expires_at} />}
-          </Stat>
-          <Stat name="Reserved" hint="Set aside by a gateway for what runs or may be asked next. What it does not need comes back.">{usd(credits.data.data.reserved_usd)}</Stat>
-          <Stat name="Spent, 30 d">{usd(spent)}</Stat>
-          <Stat name="Requests, 30 d">{count(lines.reduce((sum, line) => sum + line.jobs, 0))}</Stat>
-        </Stats>
-      )}
-      <Section title="Spend" aside={<Choice label="By" value={by} options={BY} onChange={setBy} />}>
-        <DataTable id="spend" rows={lines} columns={columns} rowKey={(row) => row.name} plain={(row) => ({ ...row })} empty={<Nothing />} />
+      <ErrorNotice error={credits.error ?? usage.error ?? jobs.error} />
+      {credits.data && <CreditStats credits={credits.data.data} groups={groups} />}
+      <Section title="Spending" aside={<SegmentedControl label="By" value={by} options={GROUPINGS} onChange={setBy} />}>
+        <DataTable id="spend" rows={groups} columns={groupColumns} rowKey={(row) => row.name} empty={<NoRequest />} />
       </Section>
       <Section title="Requests">
         <DataTable
@@ -67,53 +54,69 @@ export default function Usage({ id }: { id: string | null }) {
           rows={jobs.data?.data ?? []}
           columns={jobColumns}
           rowKey={(row) => row.id}
-          plain={(row) => ({ ...row })}
-          onOpen={(row) => go(`/usage/${row.id}`)}
-          empty={<Nothing />}
+          onOpen={(row) => navigate(`/usage/${row.id}`)}
+          empty={<NoRequest />}
         />
       </Section>
-      {id && <MatchDrawer id={id} paid={jobs.data?.data.find((job) => job.id === id)} onClose={() => go("/usage")} />}
+      {id && <MatchDrawer id={id} job={jobs.data?.data.find((job) => job.id === id)} onClose={() => navigate("/usage")} />}
     </Page>
   );
 }
 
-function Nothing() {
+function CreditStats({ credits, groups }: { credits: CreditBalance; groups: UsageGroup[] }) {
   return (
-    <Empty title="Nothing was asked yet">
-      <FirstQuestion />
-    </Empty>
+    <Stats>
+      <Stat name="Credits left">{usd(credits.balance_usd)}</Stat>
+      <Stat name="Free credits" hint="A part of the credits left. They are spent first.">
+        {usd(credits.promo_usd)}
+      </Stat>
+      <Stat name="Free credits expire">{credits.promo_expires_at === null ? "–" : <Time at={credits.promo_expires_at} />}</Stat>
+      <Stat name="Reserved" hint="Held by a gateway for requests that run or may come next. What they do not cost comes back.">
+        {usd(credits.reserved_usd)}
+      </Stat>
+      <Stat name="Spent, 30 d">{usd(groups.reduce((sum, group) => sum + Number(group.cost_usd), 0))}</Stat>
+      <Stat name="Requests, 30 d">{count(groups.reduce((sum, group) => sum + group.jobs, 0))}</Stat>
+    </Stats>
   );
 }
 
-function columnsBy(by: string, names: Map<string, string>): Column<UsageLine>[] {
+function NoRequest() {
+  return (
+    <EmptyState title="No request yet">
+      <FirstRequest />
+    </EmptyState>
+  );
+}
+
+function groupColumnsOf(by: string, keyNames: Map<string, string>): Column<UsageGroup>[] {
   return [
-    { name: by.replace(/^./, (first) => first.toUpperCase()), cell: (row) => names.get(row.name) ?? (by === "key" ? DASHBOARD : row.name), by: (row) => row.name },
-    { name: "Requests", cell: (row) => count(row.jobs), by: (row) => row.jobs, isNumber: true },
-    { name: "Tokens in", cell: (row) => count(row.prompt_tokens), by: (row) => row.prompt_tokens, isNumber: true },
-    { name: "Tokens out", cell: (row) => count(row.completion_tokens), by: (row) => row.completion_tokens, isNumber: true },
-    { name: "Cost", cell: (row) => usd(row.cost_usd), by: (row) => Number(row.cost_usd), isNumber: true },
-    { name: "Of it free", cell: (row) => usd(row.promo_usd), by: (row) => Number(row.promo_usd), isNumber: true },
+    { name: capitalized(by), cell: ({ name }) => (by === "key" ? (keyNames.get(name) ?? NO_KEY) : name), sortBy: (row) => row.name },
+    { name: "Requests", cell: (row) => count(row.jobs), sortBy: (row) => row.jobs, isNumber: true },
+    { name: "Tokens in", cell: (row) => count(row.prompt_tokens), sortBy: (row) => row.prompt_tokens, isNumber: true },
+    { name: "Tokens out", cell: (row) => count(row.completion_tokens), sortBy: (row) => row.completion_tokens, isNumber: true },
+    { name: "Cost", cell: (row) => usd(row.cost_usd), sortBy: (row) => Number(row.cost_usd), isNumber: true },
+    { name: "Paid with free credits", cell: (row) => usd(row.promo_usd), sortBy: (row) => Number(row.promo_usd), isNumber: true },
   ];
 }
 
-/** Attempts of those whose match is still kept. */
-function columnsOf(matches: MatchLine[], keys: Map<string, string>): Column<JobLine>[] {
-  const attempts = new Map(matches.map((match) => [match.match_id, match.attempts]));
+/** Attempts are shown as long as the gateway stores the match. */
+function jobColumnsOf(matches: MatchSummary[], keyNames: Map<string, string>): Column<JobUsage>[] {
+  const attempts = new Map(matches.map((match) => [match.match_id, match.attempts.map(nodeLabel).join(" → ")]));
   return [
-    { name: "When", cell: (row) => <Time at={Date.parse(row.opened_at) / 1000} />, by: (row) => row.opened_at },
+    { name: "Time", cell: (row) => <Time at={Date.parse(row.opened_at) / 1000} />, sortBy: (row) => row.opened_at },
     {
       name: "Request",
       cell: (row) => (
         <Link href={`/usage/${row.id}`} className="num small link">
-          {row.id.slice(0, 14)}…
+          {shortId(row.id, 14)}
         </Link>
       ),
     },
-    { name: "Key", cell: (row) => keys.get(row.key_id) ?? DASHBOARD, by: (row) => keys.get(row.key_id) ?? "" },
-    { name: "Model", cell: (row) => row.model, by: (row) => row.model },
-    { name: "Attempts", cell: (row) => attempts.get(row.id)?.map((one) => one.name ?? `${one.node.slice(0, 10)}…`).join(" → ") ?? "–" },
+    { name: "Key", cell: (row) => keyNames.get(row.key_id) ?? NO_KEY, sortBy: (row) => keyNames.get(row.key_id) ?? "" },
+    { name: "Model", cell: (row) => row.model, sortBy: (row) => row.model },
+    { name: "Attempts", cell: (row) => attempts.get(row.id) ?? "–" },
     { name: "Tokens in / out", cell: (row) => `${count(row.prompt_tokens)} / ${count(row.completion_tokens)}`, isNumber: true },
-    { name: "Cost", cell: (row) => usd(row.cost_usd), by: (row) => Number(row.cost_usd), isNumber: true },
-    { name: "State", cell: (row) => <Outcome of={row.state} />, by: (row) => row.state },
+    { name: "Cost", cell: (row) => usd(row.cost_usd), sortBy: (row) => Number(row.cost_usd), isNumber: true },
+    { name: "Outcome", cell: (row) => <Outcome of={row.state} />, sortBy: (row) => row.state },
   ];
 }

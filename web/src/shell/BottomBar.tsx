@@ -2,12 +2,11 @@ import { Menu, UserRound } from "lucide-react";
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useMe } from "@/api/queries";
-import { PAGES } from "./pages";
-import { isAt } from "./Rail";
+import { isCurrent, PAGES } from "./pages";
 
-/** The rail of a phone. */
+/** The navigation of a phone: the main pages, and a menu with the others. */
 export function BottomBar() {
-  const [place] = useLocation();
+  const [current] = useLocation();
   const [isOpen, setOpen] = useState(false);
   const me = useMe();
   return (
@@ -38,8 +37,8 @@ export function BottomBar() {
             <Link
               href={path}
               onClick={() => setOpen(false)}
-              aria-current={isAt(path, place) ? "page" : undefined}
-              className={`small flex min-h-14 flex-col items-center justify-center gap-1 ${isAt(path, place) ? "text-text" : "text-muted"}`}
+              aria-current={isCurrent(path, current) ? "page" : undefined}
+              className={`small flex min-h-14 flex-col items-center justify-center gap-1 ${isCurrent(path, current) ? "text-text" : "text-muted"}`}
             >
               <Icon size={18} aria-hidden />
               {shortName ?? name}

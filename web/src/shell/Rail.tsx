@@ -1,14 +1,10 @@
 import { Link, useLocation } from "wouter";
 import { useVersion } from "@/api/queries";
-import { PAGES } from "./pages";
+import { isCurrent, PAGES } from "./pages";
 
-export function isAt(path: string, place: string): boolean {
-  return path === "/" ? place === "/" : place === path || place.startsWith(`${path}/`);
-}
-
-/** The pages by name, at the left of a wide screen. */
+/** The navigation of a wide screen, at its left. */
 export function Rail() {
-  const [place] = useLocation();
+  const [current] = useLocation();
   const version = useVersion();
   const groups = [...new Set(PAGES.map((page) => page.group))];
   return (
@@ -27,8 +23,8 @@ export function Rail() {
               <li key={path}>
                 <Link
                   href={path}
-                  aria-current={isAt(path, place) ? "page" : undefined}
-                  className={`flex min-h-9 items-center gap-2 rounded-md px-2 ${isAt(path, place) ? "bg-line font-semibold" : "text-muted hover:text-text"}`}
+                  aria-current={isCurrent(path, current) ? "page" : undefined}
+                  className={`flex min-h-9 items-center gap-2 rounded-md px-2 ${isCurrent(path, current) ? "bg-line font-semibold" : "text-muted hover:text-text"}`}
                 >
                   <Icon size={16} aria-hidden />
                   {name}

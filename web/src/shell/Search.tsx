@@ -1,24 +1,20 @@
-import { useLayoutEffect, useMemo, useRef, useState } from "react";
+import { useMemo, useState, type KeyboardEvent } from "react";
 import { useLocation } from "wouter";
 import { useKeys, useMatches, useMe, useNetwork, useNodes } from "@/api/queries";
-import { found, type Found } from "./found";
+import { useModal } from "@/lib/useModal";
+import { searchResults, type SearchResult } from "./searchResults";
 
-/** One field that finds anything by name or id. */
+/** The search dialog: one field that finds anything by name or id. */
 export function Search({ onClose }: { onClose: () => void }) {
-  const me = useMe();
-  return <Field onClose={onClose} isKnown={Boolean(me.data)} />;
-}
-
-function Field({ onClose, isKnown }: { onClose: () => void; isKnown: boolean }) {
-  const dialog = useRef<HTMLDialogElement>(null);
+  const dialog = useModal();
   const [text, setText] = useState("");
-  const [at, setAt] = useState(0);
-  const [, go] = useLocation();
-  const [network, nodes, matches] = [useNetwork(), useNodes(isKnown), useMatches(isKnown)];
-  const keys = useKeys(isKnown);
+  const [selected, setSelected] = useState(0);
+  const [, navigate] = useLocation();
+  const isLoggedIn = Boolean(useMe().data);
+  const [network, nodes, keys, matches] = [useNetwork(), useNodes(isLoggedIn), useKeys(isLoggedIn), useMatches(isLoggedIn)];
   const results = useMemo(
     () =>
-      found(text, {
+      searchResults(text, {
         models: network.data?.models ?? [],
         nodes: nodes.data?.data ?? [],
         keys: keys.data?.data ?? [],
@@ -26,22 +22,17 @@ function Field({ onClose, isKnown }: { onClose: () => void; isKnown: boolean }) 
       }),
     [text, network.data, nodes.data, keys.data, matches.data],
   );
-  useLayoutEffect(() => {
-    const element = dialog.current; // closed while it is still there, so that the focus goes back
-    element?.showModal();
-    return () => element?.close();
-  }, []);
-  const open = (one: Found | undefined) => {
-    if (!one) return;
+  const open = (result: SearchResult | undefined) => {
+    if (!result) return;
     onClose();
-    go(one.path);
+    navigate(result.path);
   };
-  const press = (event: React.KeyboardEvent) => {
+  const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) {
       event.preventDefault();
-      setAt((now) => (now + step + results.length) % Math.max(1, results.length));
-    } else if (event.key === "Enter") open(results[at]);
+      setSelected((now) => (now + step + results.length) % Math.max(1, results.length));
+    } else if (event.key === "Enter") open(results[selected]);
   };
   return (
     <dialog
@@ -55,30 +46,30 @@ function Field({ onClose, isKnown }: { onClose: () => void; isKnown: boolean }) 
         autoFocus
         role="combobox"
         aria-expanded
-        aria-controls="found"
-        aria-activedescendant={results.length ? `found-${at}` : undefined}
+        aria-controls="results"
+        aria-activedescendant={results.length ? `result-${selected}` : undefined}
         aria-label="Find a node, model, key or request"
         placeholder="A name, or the start of an id"
         className="w-full border-b border-line bg-surface px-4 py-3 outline-none"
         value={text}
-        onKeyDown={press}
+        onKeyDown={onKeyDown}
         onChange={(event) => {
           setText(event.target.value);
-          setAt(0);
+          setSelected(0);
         }}
       />
-      <ul id="found" role="listbox" aria-label="Results" className="max-h-[50vh] overflow-y-auto p-1">
-        {results.map((one, place) => (
+      <ul id="results" role="listbox" aria-label="Results" className="max-h-[50vh] overflow-y-auto p-1">
+        {results.map((result, at) => (
           <li
-            key={one.path + one.name}
-            id={`found-${place}`}
+            key={result.path + result.name}
+            id={`result-${at}`}
             role="option"
-            aria-selected={place === at}
-            onClick={() => open(one)}
-            className={`flex cursor-pointer justify-between gap-3 rounded-md px-3 py-2 ${place === at ? "bg-line" : ""}`}
+            aria-selected={at === selected}
+            onClick={() => open(result)}
+            className={`flex cursor-pointer justify-between gap-3 rounded-md px-3 py-2 ${at === selected ? "bg-line" : ""}`}
           >
-            <span className="truncate">{one.name}</span>
-            <span className="small shrink-0 text-muted">{one.kind}</span>
+            <span className="truncate">{result.name}</span>
+            <span className="small shrink-0 text-muted">{result.kind}</span>
           </li>
         ))}
         {!results.length && <li className="px-3 py-2 text-muted">Nothing has this name or id.</li>}

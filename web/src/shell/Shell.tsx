@@ -1,18 +1,25 @@
-import { useState, type ReactNode } from "react";
+import { useEffect, useState, type ReactNode } from "react";
 import { useLocation } from "wouter";
 import { BottomBar } from "./BottomBar";
-import { Fallback } from "./Fallback";
+import { ErrorBoundary } from "./ErrorBoundary";
 import { Rail } from "./Rail";
 import { Search } from "./Search";
 import { TopBar } from "./TopBar";
-import { useSearchKey } from "./useSearchKey";
 
-/** What stands around every page. */
+/** The frame around every page: navigation, top bar and search. */
 export function Shell({ children }: { children: ReactNode }) {
   const [isSearching, setSearching] = useState(false);
-  const [place] = useLocation();
-  const page = place.split("/")[1];
-  useSearchKey(() => setSearching(true));
+  const [path] = useLocation();
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        setSearching(true);
+      }
+    };
+    window.addEventListener("keydown", onKeyDown);
+    return () => window.removeEventListener("keydown", onKeyDown);
+  }, []);
   return (
     <div className="flex min-h-full flex-col md:flex-row">
       <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:bg-volt focus:p-2 focus:text-on-volt">
@@ -22,7 +29,7 @@ export function Shell({ children }: { children: ReactNode }) {
       <div className="flex min-w-0 flex-1 flex-col">
         <TopBar onSearch={() => setSearching(true)} />
         <main id="main" tabIndex={-1} className="min-w-0 flex-1 pb-20 outline-none md:pb-6">
-          <Fallback key={page}>{children}</Fallback>
+          <ErrorBoundary key={path.split("/")[1]}>{children}</ErrorBoundary>
         </main>
       </div>
       <BottomBar />

@@ -6,12 +6,13 @@ import { useCredits, useMe } from "@/api/queries";
 import { useFeed } from "@/feed/useFeed";
 import { usd } from "@/lib/format";
 import { setTheme, useTheme } from "@/lib/theme";
-import { Button } from "@/parts/Button";
+import { Button } from "@/components/Button";
 
+/** Search, state of the live feed, theme and account. */
 export function TopBar({ onSearch }: { onSearch: () => void }) {
   const theme = useTheme();
   const { connected } = useFeed();
-  const other = theme === "dark" ? "light" : "dark";
+  const otherTheme = theme === "dark" ? "light" : "dark";
   return (
     <header className="sticky top-0 z-10 flex min-h-14 items-center gap-2 border-b border-line bg-ink px-4 md:px-6">
       <button
@@ -29,19 +30,19 @@ export function TopBar({ onSearch }: { onSearch: () => void }) {
         </span>
         <span className="max-sm:sr-only">{connected ? "live" : "reconnecting"}</span>
       </span>
-      <Button look="quiet" aria-label={`Switch to the ${other} theme`} onClick={() => setTheme(other)}>
+      <Button look="quiet" aria-label={`Switch to the ${otherTheme} theme`} onClick={() => setTheme(otherTheme)}>
         {theme === "dark" ? <Sun size={16} /> : <Moon size={16} />}
       </Button>
-      <Who />
+      <Session />
     </header>
   );
 }
 
-function Who() {
+function Session() {
   const me = useMe();
   const credits = useCredits(Boolean(me.data));
   const queries = useQueryClient();
-  const [, go] = useLocation();
+  const [, navigate] = useLocation();
   if (me.isPending) return null;
   if (!me.data)
     return (
@@ -54,11 +55,11 @@ function Who() {
         </Link>
       </>
     );
-  const leave = async () => {
+  const logOut = async () => {
     await api("/v1/logout", { body: {} });
     forgetLogin();
     await queries.resetQueries();
-    go("/");
+    navigate("/");
   };
   return (
     <>
@@ -70,7 +71,7 @@ function Who() {
       <Link href="/account" className="small max-w-40 truncate text-muted hover:text-text max-sm:hidden" title={me.data.account.email ?? me.data.account.id}>
         {me.data.account.email ?? me.data.account.name}
       </Link>
-      <Button look="quiet" onClick={leave}>
+      <Button look="quiet" onClick={logOut}>
         Log out
       </Button>
     </>

@@ -3,11 +3,11 @@ import { Activity, Boxes, ChartLine, Coins, Cpu, Globe, KeyRound, MessageSquare,
 export interface PageLink {
   path: string;
   name: string;
-  /** In the bar of a phone, where a name has little room. */
+  /** For the bottom bar of a phone. */
   shortName?: string;
   icon: LucideIcon;
   group: "The network" | "Use it" | "Lend a GPU";
-  /** Stays in the bar of a phone. */
+  /** In the bottom bar of a phone; the other pages are in its menu. */
   isMain?: boolean;
 }
 
@@ -23,3 +23,8 @@ export const PAGES: PageLink[] = [
   { path: "/join", name: "Join", icon: Plug, group: "Lend a GPU", isMain: true },
   { path: "/earnings", name: "Earnings", icon: Coins, group: "Lend a GPU" },
 ];
+
+/** Whether `current`, the path of the address, is this page or below it. */
+export function isCurrent(path: string, current: string): boolean {
+  return path === "/" ? current === "/" : current === path || current.startsWith(`${path}/`);
+}

@@ -1,56 +1,57 @@
 import { useState } from "react";
-import type { Standing } from "@/api/types";
+import type { NodeUtilisation } from "@/api/schema";
+import { Section } from "@/components/Page";
 import { usd } from "@/lib/format";
-import { Section } from "@/parts/Page";
 
-interface Kept {
+interface PowerSettings {
   watts: number;
   usdPerKwh: number;
 }
 
-const NAME = "sparewatt-electricity";
-const USUAL: Kept = { watts: 150, usdPerKwh: 0.25 };
+const STORAGE_KEY = "sparewatt-electricity";
+const DEFAULTS: PowerSettings = { watts: 150, usdPerKwh: 0.25 };
 
-function read(): Kept {
+function storedSettings(): PowerSettings {
   try {
-    return { ...USUAL, ...(JSON.parse(localStorage.getItem(NAME) ?? "{}") as Partial<Kept>) };
+    return { ...DEFAULTS, ...(JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "{}") as Partial<PowerSettings>) };
   } catch {
-    return USUAL;
+    return DEFAULTS;
   }
 }
 
-export function useElectricity() {
-  const [kept, setKept] = useState(read);
-  const change = (changed: Partial<Kept>) => {
-    const next = { ...kept, ...changed };
-    localStorage.setItem(NAME, JSON.stringify(next));
-    setKept(next);
+/** The owner's figures for power and its price. They are stored in this browser only. */
+export function usePowerSettings() {
+  const [settings, setSettings] = useState(storedSettings);
+  const change = (changed: Partial<PowerSettings>) => {
+    const next = { ...settings, ...changed };
+    localStorage.setItem(STORAGE_KEY, JSON.stringify(next));
+    setSettings(next);
   };
-  return { ...kept, change };
+  return { ...settings, change };
 }
 
-/** Dollars a day: what the node measured while it worked, for as long as it did; else what its owner says, all day. */
-export function powerCost(node: Standing["nodes"][number], { watts, usdPerKwh }: Kept): number {
+/** Dollars per day: the measured power while the node worked, else the owner's figure for the whole day. */
+export function powerCostPerDay(node: NodeUtilisation, { watts, usdPerKwh }: PowerSettings): number {
   const hours = node.working_watts ? 24 * Math.min(1, node.utilisation) : 24;
   return ((node.working_watts ?? watts) / 1000) * hours * usdPerKwh;
 }
 
-/** What a node draws and what that costs: told by the owner, kept in this browser. */
-export function Electricity({ watts, usdPerKwh, change, costPerDay }: ReturnType<typeof useElectricity> & { costPerDay: number }) {
+export function Electricity({ watts, usdPerKwh, change, costPerDay }: ReturnType<typeof usePowerSettings> & { costPerDay: number }) {
   return (
     <Section title="Electricity">
       <div className="card flex flex-wrap gap-4 p-4">
-        <Figure name="Watts a node draws" value={watts} step={10} onChange={(value) => change({ watts: value })} />
-        <Figure name="$ per kWh" value={usdPerKwh} step={0.01} onChange={(value) => change({ usdPerKwh: value })} />
+        <NumberField name="Watts per node" value={watts} step={10} onChange={(value) => change({ watts: value })} />
+        <NumberField name="$ per kWh" value={usdPerKwh} step={0.01} onChange={(value) => change({ usdPerKwh: value })} />
         <p className="small max-w-[40ch] self-end text-muted">
-          Counted: {usd(costPerDay)} a day. Where a node measures its own power, that counts while it works; else these watts do, all day. Kept in this browser.
+          Your nodes cost {usd(costPerDay)} a day. If a node measures its own power, that counts for the time it worked; else these watts count for the
+          whole day. Both figures are stored in this browser only.
         </p>
       </div>
     </Section>
   );
 }
 
-function Figure({ name, value, step, onChange }: { name: string; value: number; step: number; onChange: (value: number) => void }) {
+function NumberField({ name, value, step, onChange }: { name: string; value: number; step: number; onChange: (value: number) => void }) {
   return (
     <label className="space-y-1">
       <span className="small block text-muted">{name}</span>

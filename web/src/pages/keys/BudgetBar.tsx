@@ -1,17 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
-import { api } from "@/api/client";
-import type { ApiKey, List, UsageLine } from "@/api/types";
+import { useKeyUsage } from "@/api/queries";
+import type { ApiKey, BudgetPeriod } from "@/api/schema";
 import { percent, usd } from "@/lib/format";
 
-/** What of a key's budget is used in its period. Periods begin at midnight UTC, weeks on Monday. */
-export function BudgetBar({ id, budget, spent30d }: { id: string; budget: ApiKey["budget"]; spent30d: number }) {
-  const path = `/v1/usage?by=day&key=${id}&from=${budget ? startOf(budget.period, new Date()) : ""}`;
-  const usage = useQuery({
-    queryKey: [path],
-    queryFn: ({ signal }) => api<List<UsageLine>>(path, { signal }),
-    enabled: budget !== null,
-    refetchInterval: 10_000,
-  });
+/** How much of a key's budget is spent in the current period. Periods begin at midnight UTC, weeks on Monday. */
+export function BudgetBar({ apiKey: { id, budget }, spent30d }: { apiKey: ApiKey; spent30d: number }) {
+  const usage = useKeyUsage(id, budget && periodStart(budget.period, new Date()));
   if (!budget)
     return (
       <span className="block">
@@ -19,7 +12,7 @@ export function BudgetBar({ id, budget, spent30d }: { id: string; budget: ApiKey
         <span className="num small block text-muted">{usd(spent30d)} spent in 30 d</span>
       </span>
     );
-  const spent = (usage.data?.data ?? []).reduce((sum, line) => sum + Number(line.cost_usd), 0);
+  const spent = (usage.data?.data ?? []).reduce((sum, day) => sum + Number(day.cost_usd), 0);
   const share = Math.min(1, spent / Math.max(1e-9, Number(budget.usd)));
   return (
     <span className="block min-w-32">
@@ -33,7 +26,7 @@ export function BudgetBar({ id, budget, spent30d }: { id: string; budget: ApiKey
   );
 }
 
-function startOf(period: "day" | "week" | "month", now: Date): string {
+function periodStart(period: BudgetPeriod, now: Date): string {
   const day = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), period === "month" ? 1 : now.getUTCDate()));
   if (period === "week") day.setUTCDate(day.getUTCDate() - ((day.getUTCDay() + 6) % 7));
   return day.toISOString().slice(0, 10);

@@ -1,39 +1,43 @@
-import { useState, type FormEvent } from "react";
+import { useMutation } from "@tanstack/react-query";
+import type { FormEvent } from "react";
 import { api } from "@/api/client";
 import { useNetwork } from "@/api/queries";
-import type { ApiKey } from "@/api/types";
-import { Button } from "@/parts/Button";
-import { ErrorNote } from "@/parts/Note";
+import type { ApiKey, BudgetPeriod, CreatedKey, KeyChange, NewKey, ScopeName } from "@/api/schema";
+import { Button } from "@/components/Button";
+import { Field } from "@/components/Field";
+import { ErrorNotice } from "@/components/Notice";
 import { PolicyField } from "./PolicyField";
 
-const SCOPES = { inference: "ask models", lease: "rent GPUs", node: "join machines, see what they earn", admin: "look after keys and the account" };
+const SCOPES: Record<ScopeName, string> = {
+  inference: "send requests to models",
+  lease: "rent GPUs",
+  node: "join machines, see what they earn",
+  admin: "manage keys and the account",
+};
+const PERIODS: BudgetPeriod[] = ["day", "week", "month"];
 
-/** A key's terms. What is left empty is no limit. */
-export function KeyForm({ known, onSaved }: { known: ApiKey | null; onSaved: (key: ApiKey) => void }) {
-  const [error, setError] = useState<unknown>(null);
-  const [isBusy, setBusy] = useState(false);
+/** Makes a key, or changes `existing`. An empty field is no limit of the key's own. */
+export function KeyForm({ existing, onSaved }: { existing: ApiKey | null; onSaved: (key: ApiKey | CreatedKey) => void }) {
   const network = useNetwork();
-  const submit = async (event: FormEvent<HTMLFormElement>) => {
+  const save = useMutation({
+    mutationFn: async (input: FormData) =>
+      existing
+        ? api<ApiKey>(`/v1/keys/${existing.id}`, { method: "PATCH", body: changeOf(input) })
+        : api<CreatedKey>("/v1/keys", { body: newKeyOf(input) }),
+    onSuccess: onSaved,
+  });
+  const onSubmit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    setBusy(true);
-    setError(null);
-    try {
-      const body = bodyOf(new FormData(event.currentTarget), known);
-      onSaved(await api<ApiKey>(known ? `/v1/keys/${known.id}` : "/v1/keys", { method: known ? "PATCH" : "POST", body }));
-    } catch (failed) {
-      setError(failed);
-      setBusy(false);
-    }
+    save.mutate(new FormData(event.currentTarget));
   };
   return (
-    <form onSubmit={submit} className="space-y-4">
-      <label className="block space-y-1">
-        <span>Name</span>
-        <input className="field" name="name" required maxLength={100} defaultValue={known?.name} placeholder="my app" />
-      </label>
-      {!known && (
+    <form onSubmit={onSubmit} className="space-y-4">
+      <Field label="Name">
+        <input className="field" name="name" required maxLength={100} defaultValue={existing?.name} placeholder="my app" />
+      </Field>
+      {!existing && (
         <fieldset className="space-y-1">
-          <legend>What it may do</legend>
+          <legend>Scopes: what it may do</legend>
           <div className="grid gap-x-4 sm:grid-cols-2">
             {Object.entries(SCOPES).map(([scope, meaning]) => (
               <label key={scope} className="flex min-h-9 items-center gap-2">
@@ -47,47 +51,46 @@ export function KeyForm({ known, onSaved }: { known: ApiKey | null; onSaved: (ke
         </fieldset>
       )}
       <div className="grid gap-4 sm:grid-cols-2">
-        <label className="block space-y-1">
-          <span>Budget, in $</span>
-          <input className="field num" name="budget" inputMode="decimal" defaultValue={known?.budget?.usd} placeholder="none" />
-        </label>
-        <label className="block space-y-1">
-          <span>per</span>
-          <select className="field" name="period" defaultValue={known?.budget?.period ?? "day"}>
-            <option>day</option>
-            <option>week</option>
-            <option>month</option>
+        <Field label="Budget, in $">
+          <input className="field num" name="budget" inputMode="decimal" defaultValue={existing?.budget?.usd} placeholder="none" />
+        </Field>
+        <Field label="per">
+          <select className="field" name="period" defaultValue={existing?.budget?.period ?? "day"}>
+            {PERIODS.map((period) => (
+              <option key={period}>{period}</option>
+            ))}
           </select>
-        </label>
-        <label className="block space-y-1">
-          <span>Requests per minute</span>
-          <input className="field num" name="rpm" type="number" min={1} defaultValue={known?.requests_per_min ?? ""} placeholder="the network's" />
-        </label>
-        {!known && (
-          <label className="block space-y-1">
-            <span>Expires after, in days</span>
+        </Field>
+        <Field label="Requests per minute">
+          <input className="field num" name="rpm" type="number" min={1} defaultValue={existing?.requests_per_min ?? ""} placeholder="the network's limit" />
+        </Field>
+        {!existing && (
+          <Field label="Expires after, in days">
             <input className="field num" name="days" type="number" min={1} max={3650} placeholder="never" />
-          </label>
+          </Field>
         )}
       </div>
-      <PolicyField known={known?.policy} model={network.data?.models[0]?.id ?? null} />
-      <ErrorNote error={error} />
-      <Button look="main" type="submit" disabled={isBusy}>
-        {known ? "Save" : "Make the key"}
+      <PolicyField initial={existing?.policy ?? null} model={network.data?.models[0]?.id ?? null} />
+      <ErrorNotice error={save.error} />
+      <Button look="main" type="submit" disabled={save.isPending}>
+        {existing ? "Save" : "Make the key"}
       </Button>
     </form>
   );
 }
 
-function bodyOf(said: FormData, known: ApiKey | null): Record<string, unknown> {
-  const text = (name: string) => String(said.get(name) ?? "").trim();
-  const [budget, rpm, days, policy] = [text("budget"), text("rpm"), text("days"), text("policy")];
+function changeOf(input: FormData): KeyChange {
+  const text = (name: string) => String(input.get(name) ?? "").trim();
+  const [budget, rpm, policy] = [text("budget"), text("rpm"), text("policy")];
   return {
     name: text("name"),
-    budget: budget ? { usd: budget, period: text("period") } : null,
+    budget: budget ? { usd: budget, period: text("period") as BudgetPeriod } : null,
     requests_per_min: rpm ? Number(rpm) : null,
-    policy: policy ? (policy.startsWith("{") ? (JSON.parse(policy) as unknown) : policy) : null,
-    ...(known ? {} : { scopes: said.getAll("scopes") }),
-    ...(days ? { expires_in_s: Number(days) * 86_400 } : {}),
+    policy: policy.startsWith("{") ? (JSON.parse(policy) as Record<string, unknown>) : policy || null,
   };
+}
+
+function newKeyOf(input: FormData): NewKey {
+  const days = Number(input.get("days"));
+  return { ...changeOf(input), scopes: input.getAll("scopes").map(String), ...(days ? { expires_in_s: days * 86_400 } : {}) };
 }

@@ -1,34 +1,37 @@
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useState } from "react";
 import { api } from "@/api/client";
-import type { List, Node } from "@/api/types";
+import type { ApiKey, NodeList } from "@/api/schema";
+import { Field } from "@/components/Field";
 import { count } from "@/lib/format";
 
-interface Reply extends List<Node> {
-  total?: number;
-  funnel?: { filter: string; dropped: number }[];
-}
-
-/** As it was written: a line, or an object. */
-export function policyText(policy: unknown): string {
+/** A policy as its author wrote it: one line, or a JSON object. */
+export function policyText(policy: ApiKey["policy"]): string {
   return policy ? (typeof policy === "string" ? policy : JSON.stringify(policy)) : "";
 }
 
-/** A policy as one line, with how many nodes it leaves right now. */
-export function PolicyField({ known, model }: { known: unknown; model: string | null }) {
-  const [text, setText] = useState(policyText(known));
-  const asked = useDeferredValue(text.trim());
-  const isLine = asked !== "" && !asked.startsWith("{");
-  const left = useQuery({
-    queryKey: ["policy", asked],
-    queryFn: ({ signal }) => api<Reply>(`/v1/nodes?q=${encodeURIComponent(asked)}`, { signal }),
+/** A field for a policy that shows how many nodes the policy allows now. */
+export function PolicyField({ initial, model }: { initial: ApiKey["policy"]; model: string | null }) {
+  const [text, setText] = useState(policyText(initial));
+  const policy = useDeferredValue(text.trim());
+  const isLine = policy !== "" && !policy.startsWith("{");
+  const allowed = useQuery({
+    queryKey: ["policy", policy],
+    queryFn: ({ signal }) => api<NodeList>(`/v1/nodes?q=${encodeURIComponent(policy)}`, { signal }),
     enabled: isLine,
     retry: false,
     placeholderData: (before) => before,
   });
+  const status = (
+    <span role="status">
+      {!policy && `Any node${model ? ` that has the model, such as ${model}` : ""}.`}
+      {policy && !isLine && "A JSON object is checked when you save it."}
+      {isLine && allowed.error && <span className="text-offline">{allowed.error.message}</span>}
+      {isLine && !allowed.error && allowed.data && `${count(allowed.data.data.length)} of ${count(allowed.data.total ?? 0)} nodes are left.`}
+    </span>
+  );
   return (
-    <label className="block space-y-1">
-      <span>Policy: which nodes may serve it</span>
+    <Field label="Policy: which nodes may serve its requests" hint={status}>
       <textarea
         className="field num"
         name="policy"
@@ -38,11 +41,6 @@ export function PolicyField({ known, model }: { known: unknown; model: string | 
         onChange={(event) => setText(event.target.value)}
         placeholder="region=EU gpu_class>=rtx24 max_price=0.30"
       />
-      <span className="small block text-muted" role="status">
-        {!isLine && (asked ? "An object is checked when it is saved." : `Any node${model ? ` that has the model, such as ${model}` : ""}.`)}
-        {isLine && left.error && <span className="text-offline">{left.error.message}</span>}
-        {isLine && !left.error && left.data && `${count(left.data.data.length)} of ${count(left.data.total ?? 0)} nodes are left.`}
-      </span>
-    </label>
+    </Field>
   );
 }

@@ -1,29 +1,29 @@
-// The same question as a command and as a program. Quoted so that a shell and Python read what was typed.
-import { bodyOf, type Asked } from "./answer";
+// The playground's request as a shell command and as a Python program. Texts are quoted for the shell and for Python.
+import { requestBody, type ChatQuestion } from "./chat";
 
-function shell(text: string): string {
+function shellQuoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-export function asCurl(asked: Asked, origin: string): string {
+export function asCurl(question: ChatQuestion, origin: string): string {
   return [
     `curl -N ${origin}/v1/chat/completions`,
     `-H "Authorization: Bearer $SPAREWATT_API_KEY"`,
     "-H 'Content-Type: application/json'",
-    `-d ${shell(JSON.stringify(bodyOf(asked)))}`,
+    `-d ${shellQuoted(JSON.stringify(requestBody(question)))}`,
   ].join(" \\\n  ");
 }
 
-export function asPython(asked: Asked, origin: string): string {
-  const extra = Object.keys(asked.provider).length ? `\n    extra_body={"provider": ${python(asked.provider)}},` : "";
-  const most = asked.maxTokens ? `\n    max_tokens=${asked.maxTokens},` : "";
+export function asPython({ model, messages, maxTokens, provider }: ChatQuestion, origin: string): string {
+  const policy = Object.keys(provider).length ? `\n    extra_body={"provider": ${pythonLiteral(provider)}},` : "";
   return `import os
 from openai import OpenAI
 
 client = OpenAI(base_url="${origin}/v1", api_key=os.environ["SPAREWATT_API_KEY"])
 stream = client.chat.completions.create(
-    model=${JSON.stringify(asked.model)},
-    messages=${python(asked.messages)},${most}${extra}
+    model=${JSON.stringify(model)},
+    messages=${pythonLiteral(messages)},
+    max_tokens=${maxTokens},${policy}
     stream=True,
 )
 for chunk in stream:
@@ -32,15 +32,12 @@ for chunk in stream:
 `;
 }
 
-/** JSON's strings and numbers are Python's too; its three words are not. */
-export function python(value: unknown): string {
+/** Strings and numbers of JSON are valid Python; null, true and false are not. */
+function pythonLiteral(value: unknown): string {
   if (value === null || value === undefined) return "None";
-  if (value === true) return "True";
-  if (value === false) return "False";
-  if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
-  if (typeof value === "object")
-    return `{${Object.entries(value)
-      .map(([name, one]) => `${JSON.stringify(name)}: ${python(one)}`)
-      .join(", ")}}`;
-  return JSON.stringify(value);
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (Array.isArray(value)) return `[${value.map(pythonLiteral).join(", ")}]`;
+  if (typeof value !== "object") return JSON.stringify(value);
+  const fields = Object.entries(value).map(([name, field]) => `${JSON.stringify(name)}: ${pythonLiteral(field)}`);
+  return `{${fields.join(", ")}}`;
 }

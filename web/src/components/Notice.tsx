@@ -1,0 +1,28 @@
+import { TriangleAlert } from "lucide-react";
+import type { ReactNode } from "react";
+import { errorText } from "@/api/client";
+
+/** An error in the gateway's words; nothing without an error. */
+export function ErrorNotice({ error }: { error: unknown }) {
+  if (!error) return null;
+  return (
+    <div role="alert" className="flex gap-2 rounded-md border border-offline p-3">
+      <TriangleAlert size={16} className="mt-0.5 shrink-0 text-offline" aria-hidden />
+      <p className="min-w-0 break-words">{errorText(error)}</p>
+    </div>
+  );
+}
+
+/** Says that there is nothing to show yet, and what to do about it. */
+export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="space-y-3 rounded-md border border-dashed border-line p-6">
+      <p className="font-semibold">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+export function Loading() {
+  return <p className="p-6 text-muted">Loading …</p>;
+}

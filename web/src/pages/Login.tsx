@@ -1,0 +1,83 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import type { FormEvent } from "react";
+import { Link, useLocation, useSearch } from "wouter";
+import { api, rememberLogin } from "@/api/client";
+import { useNetwork } from "@/api/queries";
+import type { NewSession } from "@/api/schema";
+import { Button } from "@/components/Button";
+import { CopyableText } from "@/components/CopyableText";
+import { Field } from "@/components/Field";
+import { ErrorNotice } from "@/components/Notice";
+import { Page } from "@/components/Page";
+
+/** Only paths of this site: else a link to this page could send a visitor anywhere after the login. */
+function nextPath(search: string): string | null {
+  const next = new URLSearchParams(search).get("next");
+  return next && /^\/(?![/\\])/.test(next) ? next : null;
+}
+
+export default function Login({ kind }: { kind: "login" | "signup" }) {
+  const network = useNetwork();
+  const search = useSearch();
+  const isSignup = kind === "signup";
+  const mode = network.data?.signup ?? "open";
+  const other = isSignup ? "login" : "signup";
+  return (
+    <Page title={isSignup ? "Sign up" : "Log in"} lead={isSignup ? "An e-mail and a password. No wallet, no card." : undefined}>
+      <div className="grid gap-6 lg:grid-cols-2">
+        {isSignup && mode === "closed" ? (
+          <p>This network takes no new accounts. Ask its operator.</p>
+        ) : (
+          <LoginForm key={kind} isSignup={isSignup} needsInvite={isSignup && mode === "invite"} />
+        )}
+        <div className="min-w-0 space-y-3 text-muted">
+          <p>The same in a terminal. It stores a key on that machine:</p>
+          <CopyableText label={isSignup ? "sign up from a terminal" : "log in from a terminal"} text={`sparewatt ${kind} --base-url ${location.origin}/v1`} />
+          <p>
+            {isSignup ? "You have an account? " : "No account yet? "}
+            <Link href={`/${other}${search ? `?${search}` : ""}`} className="link">
+              {isSignup ? "Log in" : "Sign up"}
+            </Link>
+          </p>
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+function LoginForm({ isSignup, needsInvite }: { isSignup: boolean; needsInvite: boolean }) {
+  const [, navigate] = useLocation();
+  const search = useSearch();
+  const queries = useQueryClient();
+  const login = useMutation({
+    mutationFn: (input: FormData) => api<NewSession>(isSignup ? "/v1/signup" : "/v1/login", { body: Object.fromEntries(input) }),
+    onSuccess: async (session) => {
+      rememberLogin(session.csrf_token);
+      await queries.resetQueries();
+      navigate(nextPath(search) ?? (isSignup ? "/playground" : "/"));
+    },
+  });
+  const onSubmit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    login.mutate(new FormData(event.currentTarget));
+  };
+  return (
+    <form onSubmit={onSubmit} className="card w-full max-w-md min-w-0 space-y-4 p-4">
+      <Field label="E-mail">
+        <input className="field" type="email" name="email" autoComplete="email" required />
+      </Field>
+      <Field label="Password" hint={isSignup && "A long one is better than an odd one: a few words are fine."}>
+        <input className="field" type="password" name="password" autoComplete={isSignup ? "new-password" : "current-password"} required />
+      </Field>
+      {needsInvite && (
+        <Field label="Invitation" hint="The operator of this network hands them out.">
+          <input className="field" name="invite" required />
+        </Field>
+      )}
+      <ErrorNotice error={login.error} />
+      <Button look="main" type="submit" disabled={login.isPending}>
+        {login.isPending ? "One moment …" : isSignup ? "Sign up" : "Log in"}
+      </Button>
+    </form>
+  );
+}
