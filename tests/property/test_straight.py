@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import DirectPath, WriteBatch
-from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.link.gateway_end import LINK_CREDIT_PARTS
 from sparewatt.protocol.link.frames import Opcode, encode_frame
 from tests.unit.inference.scripted import FINISH, ROLE, RecordingSink, ScriptedNode, Stage, event

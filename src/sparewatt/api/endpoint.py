@@ -25,10 +25,9 @@ from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.accounts.rate_limits import RateCharge
-from sparewatt.edge.auth import Authenticator
-from sparewatt.edge.context import RequestContext
+from sparewatt.edge.auth import Authenticator, RequestContext
+from sparewatt.edge.bodies import json_reply
 from sparewatt.edge.middleware import context_of
-from sparewatt.edge.replies import json_reply
 
 Access = Literal["identified", "inference", "node", "admin", "operator"]
 """A key or session that is valid; that also has this scope; or an operator's.

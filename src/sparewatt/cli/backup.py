@@ -108,7 +108,7 @@ def restore(*, file: Path, data: Path | None, database_url: str | None, as_json:
 
 
 async def _read(source: BinaryIO, data: Path | None, database_url: str | None) -> tuple[Manifest, AuditResult]:
-    from sparewatt.gateway.backup.restore import restore_backup
+    from sparewatt.gateway.backup import restore_backup
     from sparewatt.machine.data_dir import make_private_dir
 
     os.umask(0o077)

@@ -42,7 +42,7 @@ async def network_database(
     *, database_url: str | None, data: Path | None, may_make: bool = False
 ) -> AsyncIterator[str]:
     """Its connection string. A Postgres of the data directory that does not run is started for the duration."""
-    from sparewatt.postgres.supervision import reachable_postgres
+    from sparewatt.postgres.server import reachable_postgres
 
     if not database_url and not (data is not None and (data / POSTGRES).exists()):
         database_url = os.environ.get("DATABASE_URL") or os.environ.get("SPAREWATT_GATEWAY_DATABASE_URL")
@@ -137,7 +137,7 @@ def process() -> None:
     from sparewatt.core.errors import StartupError
     from sparewatt.core.log import log_to_stderr
     from sparewatt.gateway.process import run_gateway
-    from sparewatt.gateway.process_assignment import read_assignment
+    from sparewatt.gateway.processes import read_assignment
     from sparewatt.machine.lifeline import die_with_parent
 
     die_with_parent()

@@ -105,7 +105,7 @@ def simulate(
     from sparewatt.inference.matcher.node_row import HealthRules
     from sparewatt.sim.scenario import MTBF_S, FaultRates
     from sparewatt.sim.study import StudyConfig, study
-    from sparewatt.sim.traffic.workload import read_trace
+    from sparewatt.sim.traffic import read_trace
 
     if liars + garbage + flaky > 1.0:
         raise click.UsageError("--liars, --garbage and --flaky are shares of the same nodes: together at most 1.")
@@ -180,7 +180,7 @@ def _write(answer: StudyResult, *, json_file: Path | None, plot: Path | None) ->
 def _print_answer(answer: StudyResult) -> None:
     from sparewatt.sim.results.summary import mean_of
 
-    rows = {**answer.rankings, "oracle": answer.oracle, "bound": answer.bound}
+    rows = {**answer.schedulers, "oracle": answer.oracle, "bound": answer.bound}
     means = {name: mean_of(runs) for name, runs in rows.items()}
 
     def number(header: str, text: Callable[[RunSummary], str]) -> Column[str]:
@@ -199,7 +199,7 @@ def _print_answer(answer: StudyResult) -> None:
         number("Gini", lambda mean: f"{mean.gini:.2f}"),
         number("gap", lambda mean: f"{mean.gap_to_oracle:+.1%}"),
     ]
-    if answer.question.faults.garbage > 0:
+    if answer.config.faults.garbage > 0:
         columns.append(number("garbage", lambda mean: f"{mean.garbage:.2%}"))
     output.print_table(columns, list(rows))
 

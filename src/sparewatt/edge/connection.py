@@ -17,7 +17,7 @@ from time import monotonic
 from typing import cast
 
 from sparewatt.core.errors import BodyTooLarge, BodyTooSlow, QueueFull, RequestTooSlow, SparewattError
-from sparewatt.core.limits import COMPLEX_BODY_BYTES_MIN, KIB, MIB, READ_PER_TICK_BYTES, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import KIB, MIB, READ_PER_TICK_BYTES, REQUEST_BODY_BYTES_MAX
 from sparewatt.core.log import Logger
 from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection_registry import ConnectionRegistry, KnownHead, known_head
@@ -25,7 +25,7 @@ from sparewatt.edge.exchange import Exchange
 from sparewatt.edge.http1 import CONTINUE, LAST_CHUNK, RequestHead, RequestParser, chunk_bytes
 from sparewatt.edge.proxies import bypass_error
 from sparewatt.edge.settings import ClientTimeouts
-from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
+from sparewatt.protocol.openai.json_complexity import COMPLEX_BODY_BYTES_MIN, JsonComplexityCheck
 
 PIPELINED_MAX = 16
 """Requests of a connection that wait for the one ahead of them; beyond it the client is not read for a while."""

@@ -28,7 +28,7 @@ from sparewatt.edge.http1 import SERVER, DateHeader, RequestHead, reply_head_byt
 from sparewatt.edge.middleware import ErrorCounter, RequestLine, log_finished
 from sparewatt.edge.proxies import is_trusted
 from sparewatt.edge.settings import EdgeSettings
-from sparewatt.inference.dispatch.direct_path import WriteBatch
+from sparewatt.inference.dispatch.model import WriteBatch
 from sparewatt.inference.service import RequestOptions
 from sparewatt.protocol.openai.chat import error_body, error_headers
 

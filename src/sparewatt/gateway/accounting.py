@@ -23,9 +23,8 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.service import Metering
 from sparewatt.ledger.budgets import KeyBudgets
-from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
 from sparewatt.ledger.credits import CreditRules, CreditService
-from sparewatt.ledger.deposit_adapters import adapters_for
+from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, adapters_for
 from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
 from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.money_service import MoneyService

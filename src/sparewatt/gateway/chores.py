@@ -16,7 +16,7 @@ from sparewatt.edge.tls import CHECK_S, Certificate
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher import kernel
-from sparewatt.ledger.retention import retention_start
+from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
 

@@ -38,7 +38,6 @@ from sparewatt.api.operations.pulse import PulseEndpoints
 from sparewatt.api.responses.responses import CompactionEndpoints, ResponseEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions, id_maker
-from sparewatt.api.responses.submissions import ResponseSubmissions
 from sparewatt.edge.connection_registry import Refusals
 from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.middleware import error_boundary, remember_reply, reply_headers, request_log

@@ -120,7 +120,7 @@ class Services:
             database,
             self.keys,
             rng=rng,
-            check_policy=check_policy,
+            validate_policy=check_policy,
             announce=announce_keys if self.slot.others else None,
         )
         self.sessions = Sessions(database.accounts, clock=clock, rng=rng)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.accounts.mail import Mailer, MailServer, read_mail_server, reset_message
+from sparewatt.accounts.mail import MAILS_WAITING_MAX, Mailer, MailServer, read_mail_server, reset_message
 from sparewatt.core.errors import StartupError
-from sparewatt.core.limits import MAILS_WAITING_MAX
 
 
 def test_a_mail_server_is_read_from_its_address() -> None:

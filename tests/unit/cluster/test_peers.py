@@ -14,8 +14,8 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.gateway.routes import endpoint_groups
 from sparewatt.gateway.services import Services
-from sparewatt.inference.matcher.model import NodeState
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.inference.matcher.node_row import NodeState
 from sparewatt.protocol.api.operations import Pulse
 from sparewatt.store.database import KeyTerms
 from tests.unit.cluster.pair import Pair, clock_of

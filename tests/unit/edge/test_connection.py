@@ -12,7 +12,7 @@ import pytest
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.inference.chat import read_chat
 from sparewatt.core.ids import AccountId
-from sparewatt.core.limits import BODY_FIELDS_MAX, READ_PER_TICK_BYTES, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import READ_PER_TICK_BYTES, REQUEST_BODY_BYTES_MAX
 from sparewatt.edge.connection import BODIES_BYTES_MAX, Connection
 from sparewatt.edge.connection_registry import CONNECTIONS_CLOSED_PER_TICK, KnownHead
 from sparewatt.edge.exchange import Endpoint, Exchange
@@ -20,6 +20,7 @@ from sparewatt.edge.http1 import RequestHead
 from sparewatt.inference.admission.model import Priority
 from sparewatt.inference.matcher.formula import RANKINGS
 from sparewatt.inference.service import RequestOptions
+from sparewatt.protocol.openai.json_complexity import BODY_FIELDS_MAX
 from tests.property.front import QuickRegistry, Socket, Ticks, replies_to
 from tests.unit.edge.served import served
 from tests.unit.gateway.small_gateway import USER, make_services

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from sparewatt.cluster.peer_rpc import new_slots
 from sparewatt.cli.gateway import gateway
+from sparewatt.cluster.peer_rpc import new_slots
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
 from sparewatt.edge.server import bind, listen

@@ -21,8 +21,8 @@ from sparewatt.accounts.sessions import Sessions, csrf_token
 from sparewatt.api.accounts.keys import describe_key, policy_json, policy_text, scope_names
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.ids import AccountId
+from sparewatt.edge.auth import cookie_name
 from sparewatt.edge.bodies import read_json
-from sparewatt.edge.cookies import cookie_name
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.accounts import (
     AccountChange,

@@ -21,11 +21,9 @@ from sparewatt.api.accounts.accounts import describe_account
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import AccountId
-from sparewatt.edge.bodies import read_json
-from sparewatt.edge.context import RequestContext
-from sparewatt.edge.cookies import clear_cookie, set_cookie
+from sparewatt.edge.auth import RequestContext, clear_cookie, set_cookie
+from sparewatt.edge.bodies import json_reply, read_json
 from sparewatt.edge.middleware import context_of
-from sparewatt.edge.replies import json_reply
 from sparewatt.protocol.api.accounts import (
     LoginBody,
     LogoutResult,

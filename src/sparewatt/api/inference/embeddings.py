@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparewatt.inference.admission.sizing import size_of_texts
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.prompt import size_of_texts
 from sparewatt.protocol.link.frames import JobPath

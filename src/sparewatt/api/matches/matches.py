@@ -19,7 +19,7 @@ from sparewatt.core.limits import MATCHES_KEPT, MATCHES_STORED_DAYS
 from sparewatt.core.money import Nano
 from sparewatt.edge.bodies import read_json, whole_number
 from sparewatt.inference.capabilities import RequiredCapabilities
-from sparewatt.inference.dispatch.explanation_queue import ONE_IN
+from sparewatt.inference.dispatch.dispatcher import ONE_IN
 from sparewatt.inference.dispatch.model import Gate
 from sparewatt.inference.dispatch.node_selection import no_match_error
 from sparewatt.inference.matcher.model import Decision, MatchJob

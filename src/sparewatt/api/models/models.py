@@ -11,7 +11,7 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import ModelNotFound
-from sparewatt.inference.capabilities import believed
+from sparewatt.inference.capabilities import assumed
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing

@@ -32,12 +32,12 @@ from sparewatt.api.query import choice
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.money import Nano, format_usd
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.ledger import chart
 from sparewatt.ledger.credits import CreditService
-from sparewatt.ledger.fees import INFERENCE_FEE_BPS
 from sparewatt.ledger.payouts import NANO_PER_MICRO
+from sparewatt.ledger.rules import INFERENCE_FEE_BPS
 from sparewatt.protocol.api.earnings import (
     AttemptEarnings,
     AttemptEarningsList,

@@ -17,7 +17,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainUnavailable, InvalidField, NotFound
 from sparewatt.core.money import format_usd
 from sparewatt.edge.middleware import context_of
-from sparewatt.ledger.chain_payment_adapter import ChainPaymentAdapter
+from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
 from sparewatt.protocol.api.payouts import (
     Payout,

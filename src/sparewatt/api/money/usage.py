@@ -30,7 +30,7 @@ from sparewatt.api.query import choice
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, MatchNotFound
 from sparewatt.core.ids import KeyId, MatchId, NodeId
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.usage import (
     Generation,
     GenerationAttempt,

@@ -16,7 +16,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.money import format_usd
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.protocol.api.feed import NetworkTotals, NodeStateName
 from sparewatt.protocol.api.network import GpuClassSummary, NetworkModel, NetworkOverview, PriceRange, RegionNodes
 from sparewatt.protocol.link.node_report import ModelReport

@@ -15,18 +15,17 @@ from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import WORK, EmptyMessage, NodeWork, WorkReply
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import format_usd
-from sparewatt.inference.facts import facts_of
 from sparewatt.inference.fleet.node_states import NodeStates
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
+from sparewatt.inference.verdicts import facts_of
 from sparewatt.policy.formatter import explain_relaxation, to_object
 from sparewatt.policy.list_order import sort_key
 from sparewatt.policy.model import Policy

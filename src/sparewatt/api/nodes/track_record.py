@@ -17,7 +17,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.clock import Clock
 from sparewatt.inference.fleet.find_node import find_node
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.nodes import (
     CalendarDay,

@@ -15,8 +15,7 @@ from aiohttp import web
 
 from sparewatt.accounts.principal import Principal, require_scope
 from sparewatt.api.endpoint import endpoint
-from sparewatt.cluster.peer_client import PeerClient
-from sparewatt.cluster.peer_server import PeerHandler
+from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import WHY, WhyReply, WhyRequest
 from sparewatt.core.errors import NotOwner
 from sparewatt.core.ids import AccountId, NodeId

@@ -22,13 +22,13 @@ from sparewatt.cluster.questions import Counts, NodeCounts
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX, PULSE_NODES_MAX
-from sparewatt.inference.matcher.model import NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.protocol.api.feed import NodeStateName
 from sparewatt.protocol.api.operations import Pulse, PulseModel, PulseNode, PulseTotals
 from sparewatt.protocol.link.node_report import Sensors
 from sparewatt.telemetry.feed.public import vram_gb_of
-from sparewatt.telemetry.metrics.batches import in_batches
-from sparewatt.telemetry.metrics.histogram import TIMES_S
+from sparewatt.telemetry.job_counter import TIMES_S
+from sparewatt.telemetry.metrics.node_metrics import in_batches
 from sparewatt.telemetry.pulse_counts import NO_COUNTS, PulseCounts
 
 TROUBLED_MAX = PULSE_NODES_MAX // 4

@@ -29,10 +29,9 @@ from sparewatt.api.responses.writer import ResponseWriter
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, JobFailed
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
-from sparewatt.edge.bodies import read_body
-from sparewatt.edge.replies import json_reply
-from sparewatt.inference.admission.sizing import size_of
+from sparewatt.edge.bodies import json_reply, read_body
 from sparewatt.inference.call import ModelCall
+from sparewatt.inference.prompt import size_of
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, require_shelf
@@ -44,7 +43,7 @@ from sparewatt.protocol.api.responses import (
     ResponseUsage,
 )
 from sparewatt.protocol.responses.chat_chunks import read_chunk
-from sparewatt.protocol.responses.chat_messages import to_messages
+from sparewatt.protocol.responses.chat_request import to_messages
 from sparewatt.protocol.responses.compaction import SUMMARY_PROMPT, compacted_items
 from sparewatt.protocol.responses.input_items import NewId, read_input
 from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, parse_request

@@ -21,14 +21,13 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import new_id
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng
-from sparewatt.edge.bodies import read_body
+from sparewatt.edge.bodies import read_body, refusal_reply
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, previous_response_gone, require_shelf
-from sparewatt.inference.service import InferenceService, RequestOptions
-from sparewatt.inference.submission import Submission, buffered_submission
+from sparewatt.inference.service import InferenceService, RequestOptions, Submission, buffered_submission
 from sparewatt.protocol.responses.chat_request import to_chat
 from sparewatt.protocol.responses.compaction import expanded_items
 from sparewatt.protocol.responses.input_items import NewId

@@ -78,7 +78,7 @@ def schedule(
     as_json: bool,
 ) -> None:
     """Set the hours in which the node works, and above which power and heat it pauses. Without options, show them."""
-    from sparewatt.node.owner.working_hours import BadHours, parse_hours
+    from sparewatt.node.owner.owner_rules import BadHours, parse_hours
 
     if always and between:
         raise click.UsageError("--always and --between say opposite things: give one of them.")
@@ -192,7 +192,7 @@ def set_price(
 
 def _save_for_next_start(folder: Path, prices: dict[str, str]) -> None:
     from sparewatt.machine.data_dir import make_private_dir, write_private
-    from sparewatt.node.saved_settings import PRICE_FIELDS, SAVED_SETTINGS_FILE, read_saved_settings
+    from sparewatt.node.settings import PRICE_FIELDS, SAVED_SETTINGS_FILE, read_saved_settings
 
     make_private_dir(folder)
     saved = msgspec.structs.replace(read_saved_settings(folder), **{**dict.fromkeys(PRICE_FIELDS), **prices})

@@ -42,7 +42,7 @@ def service(
     Join once by hand first: a token is good for one node, and does not belong in such a file. Name, region, prices and
     what the node serves with are kept from that join; options given here are added.
     """
-    from sparewatt.node.saved_settings import read_saved_settings
+    from sparewatt.node.settings import read_saved_settings
 
     _check(gateway_url, words)
     chosen = kind or KINDS.get(sys.platform, "systemd")

@@ -168,7 +168,7 @@ def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
     import asyncio
 
     from sparewatt.core.clock import SystemClock
-    from sparewatt.node.doctor.diagnostics import run_diagnostics
+    from sparewatt.node.doctor import run_diagnostics
 
     report = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock()))
     if as_json:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from sparewatt.core.ids import NodeId
-from sparewatt.inference.matcher.model import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.store.history import HistoryCounts, HistoryKind
 from sparewatt.store.node_results import NodeResultCount
 from sparewatt.telemetry.feed.public import BYTES_PER_GB, vram_gb_of

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.health import state_of
-from sparewatt.inference.matcher.model import HealthRules, NodeRow, NodeState
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow, NodeState, state_of
 from sparewatt.protocol.link.node_report import ServerMetrics
 from sparewatt.telemetry.job_counter import OTHER
 from sparewatt.telemetry.metrics import names

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparewatt.api.inference.completions import Echo
-from sparewatt.edge.timeouts import ClientTimeouts
+from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import Client, bearer, make_services, running

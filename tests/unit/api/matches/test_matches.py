@@ -8,9 +8,9 @@ import pytest
 
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.core.limits import MATCHES_STORED_AT_ONCE
 from sparewatt.gateway.services import Services
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.telemetry.explanations import MATCHES_STORED_AT_ONCE
 from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, ListDatabase, bearer, make_services, running
 from tests.unit.inference.nodes import a_dispatched_job, a_job, a_table
 from tests.unit.inference.scripted import RecordingSink

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, read_owner_rules
-from sparewatt.node.saved_settings import read_saved_settings
+from sparewatt.node.settings import read_saved_settings
 from tests.unit.cli.fake_agent import Node
 
 

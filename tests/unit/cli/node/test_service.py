@@ -12,7 +12,7 @@ import pytest
 
 from sparewatt.cli.node.service import with_absolute_paths
 from sparewatt.machine.data_dir import make_private_dir
-from sparewatt.node.saved_settings import save_settings
+from sparewatt.node.settings import save_settings
 from tests.unit.cli.conftest import run_alone
 from tests.unit.node.rig import node_settings
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import aiohttp
 
+from sparewatt.api.network.feed import FEED_VIEWERS_PER_ADDRESS_MAX
 from sparewatt.cluster.questions import SharedMatch
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.core.limits import FEED_VIEWERS_PER_ADDRESS_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.model import Outcome
-from sparewatt.inference.matcher.ranking import BALANCED
+from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.protocol.api.feed import FeedDelta
 from sparewatt.telemetry.feed.live_feed import (
     FEED_FRAMES_KEPT,
