@@ -22,7 +22,7 @@ _REFUSALS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JoinTokens:
     database: Database
     rng: Rng

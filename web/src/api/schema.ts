@@ -184,7 +184,7 @@ export interface ChatCompletionMessage {
   tool_calls: Record<string, unknown>[] | null;
 }
 
-/** What a chunk adds to the message of a choice. */
+/** The part of a choice's message that a chunk adds. */
 export interface ChatDelta {
   role?: string | null;
   content?: string | null;
@@ -439,7 +439,7 @@ export interface FeedMatch {
   moved: number;
 }
 
-/** A node as strangers see it. An array on the wire, in this order. */
+/** The public view of a node. An array on the wire, in this order. */
 export type FeedNode = [number: number, handle: string, region: string, longitude: number | null, latitude: number | null, vram_gb: number, gpu_class: string, gpus: number, state: number];
 
 export interface FeedSnapshot {

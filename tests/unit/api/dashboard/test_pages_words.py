@@ -16,11 +16,11 @@ def names_in(file: str) -> set[str]:
 
 
 def test_the_status_page_explains_codes_that_exist() -> None:
-    explained = names_in("pages/status/meanings.ts")
+    explained = names_in("pages/status/errorMeanings.ts")
     given = {kind.code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")}
     assert explained
     assert explained <= given
 
 
 def test_every_state_of_a_node_has_a_mark() -> None:
-    assert names_in("parts/StateMark.tsx") == {state.value for state in NodeState}
+    assert names_in("components/NodeStateBadge.tsx") == {state.value for state in NodeState}
