@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import AccountId, NodeId
-from sparewatt.core.limits import CANDIDATES_KEPT
 from sparewatt.inference.capabilities import NOTHING_REQUIRED, RequiredCapabilities
 from sparewatt.inference.dispatch.node_selection import match_through
 from sparewatt.inference.eligibility import Eligibility
@@ -19,7 +18,7 @@ from sparewatt.inference.matcher import match as module
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.formula import BALANCED, RANKINGS, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Decision
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT, Decision
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import FRESH_S
 from sparewatt.policy.model import ANY, MaxPrice

@@ -29,17 +29,8 @@ MATCHES_KEPT = 10_000
 MATCHES_LOOKED_BACK_MAX = 2_000
 """Matches that one answer to an owner's question goes through: about 10 ms of a gateway's time."""
 
-MATCHES_TO_STORE_MAX = 1_000
-"""Explanations that wait for Postgres; when it is away for longer, the oldest are lost."""
-
 MATCHES_STORED_DAYS = 7
 """Long enough to look into a complaint."""
-
-CANDIDATES_KEPT = 8
-"""Ranked candidates that an explanation keeps, and that the cascade may use."""
-
-PREFIX_HOLDERS_MAX = 8
-"""Nodes that a match prices for what they hold of a prompt, and that are remembered for one block of it."""
 
 RETRY_AFTER_S_MAX = 120.0
 """Longer than this, OpenAI's clients do not wait at all."""
@@ -49,15 +40,6 @@ ATTEMPTS_MAX = 3
 
 REFUSALS_MAX = 2
 """Refusals by nodes that do not count as attempts: a full node answers at once and costs nothing."""
-
-SEAMS_MAX = 8
-"""Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
-
-EMITTED_TEXT_BYTES_MAX = 1 * MIB
-"""Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
-
-RESUME_RETRY_S = 0.25
-"""How often a broken answer looks for a node while all that could take it are full or away."""
 
 KEEP_ALIVE_S = 10.0
 """A stream that was idle for this long gets an SSE comment as keep-alive: proxies close idle ones after a minute."""
@@ -74,20 +56,11 @@ LINK_FRAME_BYTES_MAX = 256 * KIB
 LINK_CONTROL_BYTES_MAX = LINK_FRAME_BYTES_MAX
 """One control message; the longest is the report of a node with as many models as it may have (about 160 kB)."""
 
-LINK_STREAM_WINDOW_BYTES = 64 * KIB
-"""What a node may send of a stream before the gateway has passed it on: 300 tokens, over 1,000 a second at 200 ms."""
-
-LINK_WHOLE_WINDOW_BYTES = 256 * KIB
-"""The same of an answer in one piece, which is taken as it comes: vectors are megabytes, and nobody reads slowly."""
-
 LINK_JOBS_MAX = 256
 """Jobs on one link at once, waiting ones included."""
 
 GATEWAY_PROCESSES_MAX = 64
 """Processes of one gateway. A node keeps a link to each, and each polls every other twice a second."""
-
-LINK_UNAUTHENTICATED_MAX = 200
-"""Sockets at once that have not yet shown who they are."""
 
 JOIN_TOKEN_LIFE_S = 24 * 3600.0
 """Long enough to copy a line to another machine, short enough to forget about."""
@@ -107,35 +80,11 @@ NODE_QUEUE_PER_SLOT = 8
 LOAD_REPORT_INTERVAL_S = 0.25
 """Between heartbeats a node reports jobs of other gateways at most this often: four small messages a second."""
 
-REJECTIONS_KEPT = 64
-"""Rejected nodes that an explanation names; the funnel counts them all."""
-
 READ_PER_TICK_BYTES = 64 * KIB
 """Bytes that are read from one connection per tick of the event loop, for fairness: a socket can hold megabytes."""
 
 CLIENT_WRITE_S = 15.0
 """A client that reads nothing for this long counts as gone, even if its socket is open."""
-
-NODE_AHEAD_PER_SLOT = 1
-"""Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""
-
-WAITING_PER_BAND_MAX = 100
-"""Jobs of one priority that wait for one model: at a job a second, the last of them just makes it in time."""
-
-WAITING_PER_KEY_MAX = 50
-"""Of those, one key's: nobody fills a band alone."""
-
-WAITING_BYTES_MAX = 256 * MIB
-"""Bodies that wait, over all models: a dozen of the largest, a hundred thousand of the usual."""
-
-WAITING_S_MAX = 60.0
-"""Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""
-
-RECEIPTS_WAITING_MAX = 50_000
-"""Receipts, and deliveries that have none yet, which a gateway keeps; more than a minute's worth at full speed."""
-
-RECEIPT_WAIT_S = 30.0
-"""A receipt follows its job at once; one that comes later than this belongs to nothing any more."""
 
 KEYS_PER_ACCOUNT_MAX = 1_000
 """A key for every app and machine of a company fits; more is a loop that forgot to revoke."""
@@ -146,26 +95,11 @@ POLICY_BYTES_MAX = 8 * KIB
 SESSION_LIFE_S = 14 * 24 * 3600.0
 """A fortnight: a browser that is used weekly stays logged in, a forgotten one does not for long."""
 
-POLICY_FILE_CHARS_MAX = 16 * KIB
-"""A policy file with all fields and 256 names of nodes; YAML of this size is read in under half a second."""
-
 POLICIES_COMPILED_MAX = 4_096
 """Compiled policies in the cache (about 2 kB each): a key's policy comes with every request."""
 
-REQUEST_POLICIES_KEPT = 1_024
-"""What requests and their keys said, kept as it was understood: at the very most 24 kB each."""
-
-RELAXATIONS_NODES_MAX = 1_000
-"""Nodes looked at for what would help a request that found nobody: about 20 ms, which others wait for."""
-
-VERDICTS_KEPT_MAX = 1_000_000
-"""Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
-
 WORDS_REMEMBERED_MAX = 4_096
 """Cached names of GPUs, regions and quantizations: nodes share a few dozen, a malicious one may send many."""
-
-RECEIPTS_PER_NODE_MAX = 10_000
-"""Of those that came before their job was over, one node's: as many as it keeps itself, and no node crowds out all."""
 
 TRANSFER_NANO_MAX = 10**15
 """One grant, deposit or funding: a million dollars. A larger one is a typo, and sums must fit a bigint."""
@@ -178,15 +112,6 @@ RESPONSES_STORED_PER_KEY_MAX = 10_000
 
 RESPONSES_STORED_BYTES_PER_KEY_MAX = 256 * MIB
 """What they may take together: a dozen of the largest, or all of them at 26 kB each."""
-
-RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 20
-"""Answers of one key that are written while nobody listens; each is held in memory until it is stored."""
-
-RESPONSES_RUNNING_MAX = 10_000
-"""Answers under way at one gateway that can be cancelled by name (about 500 bytes each)."""
-
-RESPONSE_LOG_BYTES_MAX = 4 * MIB
-"""Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
 
 METRICS_MODELS_MAX = 100
 """Models with metrics of their own, about 50 time series each; the rest is counted together."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.core.limits import POLICIES_COMPILED_MAX, RELAXATIONS_NODES_MAX, VERDICTS_KEPT_MAX
+from sparewatt.core.limits import POLICIES_COMPILED_MAX
 from sparewatt.inference.capabilities import (
     NOTHING_REQUIRED,
     CapabilityCheck,
@@ -35,6 +35,12 @@ from sparewatt.policy.formatter import explain_relaxation
 from sparewatt.policy.model import ANY, MaxPrice, Policy
 from sparewatt.policy.relaxation import relaxations
 from sparewatt.protocol.link.node_report import ModelReport
+
+RELAXATIONS_NODES_MAX = 1_000
+"""Nodes looked at for what would help a request that found nobody: about 20 ms, which others wait for."""
+
+VERDICTS_KEPT_MAX = 1_000_000
+"""Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
 
 USUAL_PRICE = "usual_price"
 """The filter of the default price cap: nodes dearer than what was held for a job whose policy names no price."""

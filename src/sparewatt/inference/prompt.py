@@ -16,6 +16,9 @@ import msgspec
 
 from sparewatt.core.limits import KIB
 
+PREFIX_HOLDERS_MAX = 8
+"""Nodes that a match prices for what they hold of a prompt, and that are remembered for one block of it."""
+
 BYTES_PER_TOKEN = 4
 """English prose and code lie near 4. The estimate only steers the match; the bill goes by the node's count."""
 

@@ -10,12 +10,15 @@ import msgspec
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError
-from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX, REQUEST_POLICIES_KEPT
+from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX
 from sparewatt.inference.matcher.formula import Preference
 from sparewatt.policy.composition import PolicyLevel, narrow
 from sparewatt.policy.model import ANY, Policy
 from sparewatt.policy.parser import BODY_FIELD, read_line, read_request, read_standing, split_model
 from sparewatt.protocol.openai.parameters import unsupported_by
+
+REQUEST_POLICIES_KEPT = 1_024
+"""What requests and their keys said, kept as it was understood: at the very most 24 kB each."""
 
 IGNORED_HEADER = "x-sparewatt-ignored-params"
 UNHEEDED = ("near",)

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from sparewatt.core.limits import KIB, LINK_STREAM_WINDOW_BYTES, MIB
+from sparewatt.core.limits import KIB, MIB
 from sparewatt.core.rng import seeded
+from sparewatt.inference.dispatch.attempt import LINK_STREAM_WINDOW_BYTES
 from sparewatt.link.handshake import authenticate_node, authenticate_to_gateway, host_of
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.protocol.link.frames import JobReplyHead, Opcode, Welcome, encode_message

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core import limits
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT
 
 UNITS = {"KIB", "MIB"}
 
@@ -41,4 +42,4 @@ def test_a_frame_fits_into_a_message() -> None:
 
 
 def test_a_job_may_try_no_more_nodes_than_an_explanation_keeps() -> None:
-    assert limits.ATTEMPTS_MAX + limits.REFUSALS_MAX <= limits.CANDIDATES_KEPT
+    assert limits.ATTEMPTS_MAX + limits.REFUSALS_MAX <= CANDIDATES_KEPT

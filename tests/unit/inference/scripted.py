@@ -11,7 +11,7 @@ import msgspec
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
+from sparewatt.inference.dispatch.attempt import LINK_STREAM_WINDOW_BYTES
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import DirectPath, DispatchRules, WriteBatch

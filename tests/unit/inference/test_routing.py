@@ -25,10 +25,10 @@ from sparewatt.core.errors import (
     UnsupportedParameter,
 )
 from sparewatt.core.ids import AccountId, ModelId
-from sparewatt.core.limits import POLICY_BYTES_MAX, REQUEST_POLICIES_KEPT
+from sparewatt.core.limits import POLICY_BYTES_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference import routing as module
-from sparewatt.inference.routing import Routing, check_policy, read_network_policy, route
+from sparewatt.inference.routing import REQUEST_POLICIES_KEPT, Routing, check_policy, read_network_policy, route
 from sparewatt.policy.fields import FIELDS, WEIGHTS
 from sparewatt.policy.formatter import to_line
 from sparewatt.policy.model import ANY, Policy

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sparewatt.core.errors import LinkError
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES
+from sparewatt.inference.dispatch.attempt import LINK_STREAM_WINDOW_BYTES
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.link.node_end import GatewayLink, IncomingJob
 from sparewatt.link.send_queue import SendQueue

@@ -5,9 +5,8 @@ import sys
 import pytest
 
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError, UnknownField
-from sparewatt.core.limits import POLICY_FILE_CHARS_MAX
 from sparewatt.policy.model import Policy, Range
-from sparewatt.policy.policy_file import error_line, read_policy_file
+from sparewatt.policy.policy_file import POLICY_FILE_CHARS_MAX, error_line, read_policy_file
 
 NORWAY = Policy(region=frozenset({"NO"}))
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.limits import LINK_JOBS_MAX, LOAD_REPORT_INTERVAL_S, WAITING_S_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX, LOAD_REPORT_INTERVAL_S
 from sparewatt.core.refusal import would_refuse
+from sparewatt.inference.admission.model import WAITING_S_MAX
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.sim.scenario import FaultRates
 from sparewatt.sim.schedulers.gateways import SimGateways

@@ -10,12 +10,19 @@ from typing import Protocol
 import msgspec
 
 from sparewatt.core.ids import KeyId, ModelId
-from sparewatt.core.limits import (
-    WAITING_BYTES_MAX,
-    WAITING_PER_BAND_MAX,
-    WAITING_PER_KEY_MAX,
-    WAITING_S_MAX,
-)
+from sparewatt.core.limits import MIB
+
+WAITING_PER_BAND_MAX = 100
+"""Jobs of one priority that wait for one model: at a job a second, the last of them just makes it in time."""
+
+WAITING_PER_KEY_MAX = 50
+"""Of those, one key's: nobody fills a band alone."""
+
+WAITING_BYTES_MAX = 256 * MIB
+"""Bodies that wait, over all models: a dozen of the largest, a hundred thousand of the usual."""
+
+WAITING_S_MAX = 60.0
+"""Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""
 
 
 class Priority(enum.Enum):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_STREAM_WINDOW_BYTES, LINK_WHOLE_WINDOW_BYTES
+from sparewatt.core.limits import KIB
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.failover import EmittedText, Seam
 from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DirectPath, DispatchRules, Job, Outcome
@@ -21,6 +21,12 @@ from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeRe
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
+
+LINK_STREAM_WINDOW_BYTES = 64 * KIB
+"""What a node may send of a stream before the gateway has passed it on: 300 tokens, over 1,000 a second at 200 ms."""
+
+LINK_WHOLE_WINDOW_BYTES = 256 * KIB
+"""The same of an answer in one piece, which is taken as it comes: vectors are megabytes, and nobody reads slowly."""
 
 _CLIENTS_FAULT = (400, 413, 415, 422)
 """HTTP statuses of a model server that another node would only repeat. All others are the node's fault."""

@@ -18,7 +18,7 @@ import msgspec
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, MatchId, NodeId
-from sparewatt.core.limits import MATCHES_KEPT, MATCHES_TO_STORE_MAX
+from sparewatt.core.limits import MATCHES_KEPT
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
 from sparewatt.inference.dispatch.failover import ContinuationCandidates
@@ -40,6 +40,9 @@ from sparewatt.inference.matcher.model import Decision, MatchContext, MatchJob
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
+
+MATCHES_TO_STORE_MAX = 1_000
+"""Explanations that wait for Postgres; when it is away for longer, the oldest are lost."""
 
 _Written = tuple[KeyId, float, Outcome, list[AttemptRecord], int | None, str | None, str | None, float, bool]
 """A record's own fields in their order, but for its id, its decision and its moves."""

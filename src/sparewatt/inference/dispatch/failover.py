@@ -16,7 +16,7 @@ import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import EMITTED_TEXT_BYTES_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.limits import MIB, REQUEST_BODY_BYTES_MAX
 from sparewatt.inference.dispatch.model import Gate, Job
 from sparewatt.inference.matcher.model import AllowedNodes
 from sparewatt.inference.matcher.node_row import NodeRow
@@ -24,6 +24,9 @@ from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.chat import CompletionChunk, Usage
 from sparewatt.protocol.openai.continuation import ContinuationTerms, continuation_terms, with_reduced_limits
+
+EMITTED_TEXT_BYTES_MAX = 1 * MIB
+"""Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
 
 _NOTHING = (b"null", b'""', b"[]", b"{}")
 _TEXT_FIELDS = ("role", "content")

@@ -24,7 +24,7 @@ from sparewatt.core.errors import (
     UnsupportedMediaType,
 )
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import REFUSALS_MAX, RESUME_RETRY_S, SEAMS_MAX
+from sparewatt.core.limits import REFUSALS_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import Attempt
@@ -54,6 +54,12 @@ from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.openai.chat import Usage, error_body
+
+SEAMS_MAX = 8
+"""Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
+
+RESUME_RETRY_S = 0.25
+"""How often a broken answer looks for a node while all that could take it are full or away."""
 
 
 class RefusedByServer(BadRequest):

@@ -19,7 +19,6 @@ from sparewatt.core.errors import (
     SparewattError,
 )
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import CANDIDATES_KEPT
 from sparewatt.core.plural import pluralize
 from sparewatt.inference.capabilities import unable_error
 from sparewatt.inference.dispatch.failover import FailoverGate
@@ -28,7 +27,7 @@ from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Candidate, Decision, MatchContext, MatchJob, Rejection
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT, Candidate, Decision, MatchContext, MatchJob, Rejection
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.parser import SUFFIX_SORTS

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import PREFIX_HOLDERS_MAX
-from sparewatt.inference.prompt import BLOCK_TOKENS
+from sparewatt.inference.prompt import BLOCK_TOKENS, PREFIX_HOLDERS_MAX
 
 PREFIX_BLOCKS_MAX = 200_000
 """Blocks that a gateway remembers over all nodes and models (about 400 bytes each); the longest unused go first."""

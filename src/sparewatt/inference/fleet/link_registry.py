@@ -15,7 +15,6 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import JoinRefused, LinkError, LinkLost, ProtocolViolation, StoreUnavailable
 from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.ids import AccountId, NodeId
-from sparewatt.core.limits import LINK_UNAUTHENTICATED_MAX
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.inference.fleet.name_registry import NameRegistry
@@ -31,6 +30,9 @@ from sparewatt.link.websocket_library import has_picows
 from sparewatt.protocol.link.frames import Opcode, Reject, Welcome, encode_message
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, ServerMetrics
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
+
+LINK_UNAUTHENTICATED_MAX = 200
+"""Sockets at once that have not yet shown who they are."""
 
 _log = Logger("sparewatt.links")
 

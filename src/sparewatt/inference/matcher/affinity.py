@@ -13,12 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
 from sparewatt.inference.matcher.columns import NO_POSITIONS, ColumnField, Floats, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
-from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT, MatchJob
 from sparewatt.inference.matcher.scan import MatchQuery, ScanFunction, ScanResult, lowest_costs, pack_ranked
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.prompt import PREFIX_HOLDERS_MAX
 
 TOKENS_READ_MIN = 1
 """A server reads the last token of a prompt in any case: the first token of the answer follows from it."""

@@ -17,11 +17,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from sparewatt.core.limits import REJECTIONS_KEPT
 from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher import scan as rules
 from sparewatt.inference.matcher.columns import ID_WORDS, ColumnField
-from sparewatt.inference.matcher.model import REJECTED_FIELDS, REJECTED_WIDTH, SCAN_REJECTIONS
+from sparewatt.inference.matcher.model import REJECTED_FIELDS, REJECTED_WIDTH, REJECTIONS_KEPT, SCAN_REJECTIONS
 from sparewatt.inference.matcher.scan import FULL, RANKED_WIDTH, TRIED, MatchQuery
 
 N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)

@@ -11,10 +11,9 @@ import struct
 
 import numpy as np
 
-from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
 from sparewatt.inference.matcher.columns import NO_POSITIONS, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import PARTS
-from sparewatt.inference.matcher.model import REJECTED_WIDTH, SCAN_REJECTIONS
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT, REJECTED_WIDTH, REJECTIONS_KEPT, SCAN_REJECTIONS
 from sparewatt.inference.matcher.scan import RANKED_WIDTH, MatchQuery, ScanResult
 
 CAPACITY_FIRST = 1024

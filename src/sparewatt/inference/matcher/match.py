@@ -12,11 +12,10 @@ from functools import partial
 import numpy as np
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import CANDIDATES_KEPT
 from sparewatt.inference.matcher import affinity, kernel, scan
 from sparewatt.inference.matcher.columns import NO_POSITIONS, SCAN_MAX, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import Ranking, hash_text, jitter_seed
-from sparewatt.inference.matcher.model import AllowedNodes, Decision, MatchContext, MatchJob
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT, AllowedNodes, Decision, MatchContext, MatchJob
 from sparewatt.inference.matcher.scan import MatchQuery, ScanFunction, ScanResult
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.table import NodeTable

@@ -16,6 +16,12 @@ from sparewatt.inference.matcher.formula import NO_PREFERENCE, Preference
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.protocol.link.node_report import ModelReport
 
+CANDIDATES_KEPT = 8
+"""Ranked candidates that an explanation keeps, and that the cascade may use."""
+
+REJECTIONS_KEPT = 64
+"""Rejected nodes that an explanation names; the funnel counts them all."""
+
 
 class MatchJob(msgspec.Struct, frozen=True, gc=False):
     """A job as the matcher sees it: sizes and preferences, never content."""

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.core.limits import REJECTIONS_KEPT
 from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher.columns import SCAN_MAX, ColumnField, Floats, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import PARTS, SUMMARY, UNIT_WEIGHTS, hash_fraction
-from sparewatt.inference.matcher.model import REJECTED_FIELDS, SCAN_REJECTIONS, MatchJob, Rejection
+from sparewatt.inference.matcher.model import REJECTED_FIELDS, REJECTIONS_KEPT, SCAN_REJECTIONS, MatchJob, Rejection
 from sparewatt.inference.matcher.node_row import HealthRules
 
 Bools = NDArray[np.bool_]

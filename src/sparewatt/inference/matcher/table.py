@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.core.limits import LINK_JOBS_MAX, NODE_AHEAD_PER_SLOT, NODES_MAX
+from sparewatt.core.limits import LINK_JOBS_MAX, NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.formula import hash_text
@@ -32,6 +32,9 @@ from sparewatt.inference.matcher.node_row import (
     specs_values,
 )
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
+
+NODE_AHEAD_PER_SLOT = 1
+"""Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""
 
 _UNAVAILABLE = -1
 _JOBS_PER_SLOT = 1 + NODE_AHEAD_PER_SLOT

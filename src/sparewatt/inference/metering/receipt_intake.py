@@ -16,13 +16,21 @@ import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import MatchId, NodeId
-from sparewatt.core.limits import RECEIPT_WAIT_S, RECEIPTS_PER_NODE_MAX, RECEIPTS_WAITING_MAX
 from sparewatt.core.log import Logger
 from sparewatt.inference.metering.rules import DONE_WORD, disagrees
 from sparewatt.ledger.model import ClosedJob
 from sparewatt.protocol.link.receipts import BATCH_MAX, Countersignature, Receipt, SignedReceipts, countersign_digest
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.ledger import LedgerStore, ReceiptRow
+
+RECEIPTS_WAITING_MAX = 50_000
+"""Receipts, and deliveries that have none yet, which a gateway keeps; more than a minute's worth at full speed."""
+
+RECEIPT_WAIT_S = 30.0
+"""A receipt follows its job at once; one that comes later than this belongs to nothing any more."""
+
+RECEIPTS_PER_NODE_MAX = 10_000
+"""Of those that came before their job was over, one node's: as many as it keeps itself, and no node crowds out all."""
 
 _log = Logger("sparewatt.receipts")
 SIGNED_AT_ONCE = 8

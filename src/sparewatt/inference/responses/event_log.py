@@ -7,7 +7,10 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from sparewatt.core.errors import JobFailed
-from sparewatt.core.limits import RESPONSE_LOG_BYTES_MAX
+from sparewatt.core.limits import MIB
+
+RESPONSE_LOG_BYTES_MAX = 4 * MIB
+"""Events of an answer in the background that are kept for who comes back to its stream: some 15,000 tokens."""
 
 
 class EventLog:

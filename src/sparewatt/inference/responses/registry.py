@@ -8,10 +8,15 @@ from typing import Any, Protocol
 
 from sparewatt.core.errors import RateLimited, StoreUnavailable
 from sparewatt.core.ids import KeyId
-from sparewatt.core.limits import RESPONSES_IN_BACKGROUND_PER_KEY_MAX, RESPONSES_RUNNING_MAX
 from sparewatt.core.log import Logger
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.protocol.responses.request import Json
+
+RESPONSES_IN_BACKGROUND_PER_KEY_MAX = 20
+"""Answers of one key that are written while nobody listens; each is held in memory until it is stored."""
+
+RESPONSES_RUNNING_MAX = 10_000
+"""Answers under way at one gateway that can be cancelled by name (about 500 bytes each)."""
 
 _log = Logger("sparewatt.gateway")
 

@@ -19,7 +19,7 @@ async def collect(chunks: AsyncIterator[bytes], *, bytes_max: int) -> bytes:
     return bytes(body)
 
 
-class EventSplitter:
+class EventDataSplitter:
     """Splits a stream into the data of its server-sent events (SSE), wherever the network cuts it."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from sparewatt.node.backends.continuation_probe import (
     ContinuationSupport,
     raw_prompt,
 )
-from sparewatt.node.backends.reply_stream import EventSplitter
+from sparewatt.node.backends.reply_stream import EventDataSplitter
 from sparewatt.protocol.openai.continuation import needs_chat
 
 _CHAT_ONLY = (
@@ -91,7 +91,7 @@ def _prefilled_body(fields: dict[str, Any], text: str, prefill: AssistantPrefill
 
 async def as_chat_stream(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Convert the stream of a completion to that of a chat. Raises BadBackendReply."""
-    splitter = EventSplitter()
+    splitter = EventDataSplitter()
     async for chunk in chunks:
         if events := b"".join(_event(data) for data in splitter.feed(chunk)):
             yield events

@@ -14,7 +14,7 @@ import msgspec
 
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX
 from sparewatt.node.backends.backend import BadBackendReply
-from sparewatt.node.backends.reply_stream import EventSplitter
+from sparewatt.node.backends.reply_stream import EventDataSplitter
 from sparewatt.protocol.link.frames import JobPath
 
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
@@ -32,7 +32,7 @@ class StreamAccumulator:
     def __init__(self, *, prompts: int = 1) -> None:
         """`prompts`: how many the request has; a chat is one."""
         self._prompts = prompts
-        self._splitter = EventSplitter()
+        self._splitter = EventDataSplitter()
         self._size_bytes = 0
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}

@@ -19,7 +19,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.node.backends.backend import Backend, BackendError, BadBackendReply
-from sparewatt.node.backends.reply_stream import EventSplitter, collect, throttled
+from sparewatt.node.backends.reply_stream import EventDataSplitter, collect, throttled
 from sparewatt.protocol.link.node_report import Speed
 from sparewatt.protocol.openai.chat import read_chunk, read_usage
 
@@ -111,7 +111,7 @@ class SpeedMeter:
 
     async def _run_job(self, body: bytes) -> _JobTiming:
         began_s = self.clock.now_s()
-        timing, events = _JobTiming(began_s=began_s), EventSplitter()
+        timing, events = _JobTiming(began_s=began_s), EventDataSplitter()
         async with self.backend.post("/v1/chat/completions", body) as reply:
             _check_status(reply.status)
             async for chunk in throttled(reply.chunks, limit_tps=self.limit_tps, clock=self.clock):

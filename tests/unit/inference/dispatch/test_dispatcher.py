@@ -20,7 +20,8 @@ from sparewatt.core.errors import (
     UnsupportedMediaType,
 )
 from sparewatt.core.ids import MatchId, ModelId, NodeId
-from sparewatt.core.limits import ATTEMPTS_MAX, LINK_STREAM_WINDOW_BYTES, MATCHES_KEPT, REFUSALS_MAX
+from sparewatt.core.limits import ATTEMPTS_MAX, MATCHES_KEPT, REFUSALS_MAX
+from sparewatt.inference.dispatch.attempt import LINK_STREAM_WINDOW_BYTES
 from sparewatt.inference.dispatch.dispatcher import MatchRing
 from sparewatt.inference.dispatch.job_run import JobRun, RefusedByServer
 from sparewatt.inference.dispatch.model import DispatchRules, Outcome

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import ATTEMPTS_MAX, EMITTED_TEXT_BYTES_MAX, REQUEST_BODY_BYTES_MAX, SEAMS_MAX
-from sparewatt.inference.dispatch.job_run import JobRun
+from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.inference.dispatch.failover import EMITTED_TEXT_BYTES_MAX
+from sparewatt.inference.dispatch.job_run import SEAMS_MAX, JobRun
 from sparewatt.inference.dispatch.model import Gate, Job, Outcome
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.model import AllowedNodes

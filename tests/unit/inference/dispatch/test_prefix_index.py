@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import gc
 
-from sparewatt.core.limits import PREFIX_HOLDERS_MAX
 from sparewatt.inference.dispatch.prefix_index import PREFIX_AGE_S_MAX, PrefixIndex
-from sparewatt.inference.prompt import BLOCK_TOKENS, PREFIX_BLOCK_BYTES, PREFIX_BLOCKS_PER_PROMPT_MAX, prefix_hashes
+from sparewatt.inference.prompt import (
+    BLOCK_TOKENS,
+    PREFIX_BLOCK_BYTES,
+    PREFIX_BLOCKS_PER_PROMPT_MAX,
+    PREFIX_HOLDERS_MAX,
+    prefix_hashes,
+)
 from tests.unit.inference.nodes import MODEL, NOW_S, node_id
 
 SECRET, ROOMY = bytes(32), 1_000_000

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparewatt.core.ids import KeyId, MatchId, NodeId
-from sparewatt.core.limits import MATCHES_TO_STORE_MAX
-from sparewatt.inference.dispatch.dispatcher import ONE_IN, ExplanationQueue, is_worth_storing
+from sparewatt.inference.dispatch.dispatcher import MATCHES_TO_STORE_MAX, ONE_IN, ExplanationQueue, is_worth_storing
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.inference.dispatch.why import look_back, sentences
 from sparewatt.inference.matcher.formula import PARTS

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import CANDIDATES_KEPT, PREFIX_HOLDERS_MAX
 from sparewatt.inference.matcher import match as matching
 from sparewatt.inference.matcher.affinity import cached_tokens
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.formula import BALANCED, NEURALGRID, PARTS, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT, AllowedNodes, Candidate, Decision, MatchJob
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.prompt import PREFIX_HOLDERS_MAX
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, NOW_S, SPEED, a_job, a_model, a_table, node_id, situation, some_specs
 

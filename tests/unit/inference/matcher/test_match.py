@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.core.ids import MatchId, ModelId
-from sparewatt.core.limits import CANDIDATES_KEPT, REJECTIONS_KEPT
 from sparewatt.core.money import NANO_PER_USD, token_cost
 from sparewatt.inference.matcher.formula import (
     BALANCED,
@@ -16,7 +15,7 @@ from sparewatt.inference.matcher.formula import (
     Ranking,
 )
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import Candidate, Decision, MatchJob, Rejection
+from sparewatt.inference.matcher.model import CANDIDATES_KEPT, REJECTIONS_KEPT, Candidate, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.scan import neuralgrid_parts
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed

@@ -12,10 +12,9 @@ import pytest
 
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import RECEIPT_WAIT_S
 from sparewatt.core.rng import seeded
 from sparewatt.inference.metering import receipt_intake as desk_module
-from sparewatt.inference.metering.receipt_intake import SIGNED_AT_ONCE, ReceiptIntake
+from sparewatt.inference.metering.receipt_intake import RECEIPT_WAIT_S, SIGNED_AT_ONCE, ReceiptIntake
 from sparewatt.protocol.link.receipts import (
     Countersignature,
     Receipt,
