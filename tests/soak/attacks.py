@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from sparewatt.core.limits import MIB
-from tests.integration.hostile.corpus import CASES, SIZES
+from tests.integration.hostile.corpus import CASES
 from tests.integration.hostile.raw import address_of, wire_to
+from tests.integration.hostile.sizes import SIZES
 from tests.integration.hostile.target import Target
 
 PIECE = b"%x\r\n%b\r\n" % (MIB, bytes(MIB))

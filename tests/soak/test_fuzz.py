@@ -24,7 +24,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.asking import ask
-from tests.integration.hostile.corpus import CASES, MIB
+from tests.integration.hostile.cases import MIB
+from tests.integration.hostile.corpus import CASES
 from tests.integration.hostile.raw import NotHttp, wire_to
 from tests.integration.hostile.target import Target
 from tests.integration.networks import Network

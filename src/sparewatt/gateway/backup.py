@@ -26,6 +26,7 @@ from typing import BinaryIO
 import msgspec
 
 from sparewatt import __version__
+from sparewatt.core.cleanup import on_failure
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import MIB
@@ -175,12 +176,12 @@ async def restore_backup(source: BinaryIO, *, dsn: str, data: Path) -> tuple[Man
                 written.append(target)
                 write_private(target, (staging / FILES / name).read_bytes())
 
-        try:
-            await restore_snapshot(dsn, manifest.shape, lambda name: staging / TABLES / name, write_files)
-        except BaseException:
+        def remove_files() -> None:
             for path in written:
                 path.unlink(missing_ok=True)
-            raise
+
+        with on_failure(remove_files):
+            await restore_snapshot(dsn, manifest.shape, lambda name: staging / TABLES / name, write_files)
     database = await Database.connect(dsn)  # migrates the schema to this release
     try:
         return manifest, await database.ledger.audit()

@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from sparewatt.cluster.peers import EXCHANGE_S
+from sparewatt.core.cleanup import on_failure
 from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.limits import JOB_TIMEOUT_S
 from sparewatt.core.log import Logger
@@ -110,23 +111,17 @@ async def save_nodes(services: Services) -> None:
     links.changed -= changed
     rows = [row for node_id in changed if (row := services.table.get(node_id)) is not None]
     nodes = [(row.id, row.specs, now if row.connected else row.last_seen_unix_s or now) for row in rows]
-    try:
+    with on_failure(links.changed.update, changed):
         if nodes:
             await services.database.save_nodes(nodes)
-    except BaseException:
-        links.changed |= changed
-        raise
 
 
 async def save_power(services: Services) -> None:
     power = services.links.power
     days = power.take()
-    try:
+    with on_failure(power.give_back, days):
         if days:
             await services.database.power.add(days)
-    except BaseException:
-        power.give_back(days)
-        raise
 
 
 async def _compile_matcher(services: Services) -> None:

@@ -233,12 +233,14 @@ class Submission(Generic[S]):
 
     def begin(self) -> None:
         """Start, or wait in line. Raises the error for the client; then nothing is held any more."""
+        has_begun = False
         try:
             self.job = job = self._make_job()
             self.ticket = self._admit(job)
-        except BaseException:
-            self.drop()
-            raise
+            has_begun = True
+        finally:
+            if not has_begun:
+                self.drop()
 
     def _admit(self, job: Job) -> Ticket | None:
         """None if it was started without a ticket."""

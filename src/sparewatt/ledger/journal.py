@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from sparewatt.core.cleanup import on_failure
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import MatchId
 from sparewatt.core.log import Logger
@@ -122,12 +123,9 @@ class Journal:
         fresh = self._path.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
         fd = _open(fresh)
-        try:
+        with on_failure(os.close, fd):
             size = _write_all(fd, records)
             fresh.replace(self._path)
-        except BaseException:
-            os.close(fd)
-            raise
         os.close(self._fd)
         self._fd, self._size, self._is_torn, self._is_failing = fd, size, False, False
         self._waiting.clear()

@@ -30,6 +30,7 @@ from picows import (
 )
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # as picows' own api.py does: it has no stub
 
+from sparewatt.core.cleanup import on_failure
 from sparewatt.core.errors import LinkLost, ProtocolViolation
 from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.limits import KIB, LINK_MESSAGE_BYTES_MAX
@@ -282,14 +283,14 @@ async def dial_picows(url: str, *, tls: ssl.SSLContext | None = None) -> Socket:
         connected.append(await _connect(to))
         return connected[0]
 
-    try:
-        await _upgrade(address, socket, connect, tls=tls)
-    except BaseException:
+    def abort() -> None:
         socket.abort()
         for tcp in connected:  # picows leaves the connection open when its caller is cancelled
             with suppress(OSError):
                 tcp.shutdown(sockets.SHUT_RDWR)
-        raise
+
+    with on_failure(abort):
+        await _upgrade(address, socket, connect, tls=tls)
     if not socket.is_open:  # the peer closed without a reply, which picows does not raise
         raise LinkLost(CLOSED)
     return socket

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from sparewatt.core.cleanup import on_failure
 from sparewatt.core.errors import StartupError, StoreUnavailable
 from sparewatt.store.migrations import PgConnection, migrate
 
@@ -80,15 +81,12 @@ class ConnectionPool:
             raise StartupError(
                 f"Cannot connect to Postgres ({type(error).__name__}: {error}). Check DATABASE_URL."
             ) from None
-        try:
-            async with pool.acquire() as connection:
-                await migrate(connection)
-        except TimeoutError:
-            pool.terminate()
-            raise StartupError("Another process has been changing the database's schema for too long.") from None
-        except BaseException:
-            pool.terminate()
-            raise
+        with on_failure(pool.terminate):
+            try:
+                async with pool.acquire() as connection:
+                    await migrate(connection)
+            except TimeoutError:
+                raise StartupError("Another process has been changing the database's schema for too long.") from None
         return cls(pool)
 
     async def close(self) -> None:

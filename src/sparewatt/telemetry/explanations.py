@@ -18,6 +18,7 @@ from msgspec import structs
 from sparewatt.accounts.keys import KeyRing
 from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import MATCH, MATCHES, MatchesReply, MatchesRequest, MatchReply, MatchRequest
+from sparewatt.core.cleanup import on_failure
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
@@ -109,11 +110,8 @@ class Explanations:
         records = queue.take(MATCHES_STORED_AT_ONCE)
         if not records:
             return
-        try:
+        with on_failure(queue.return_unstored, records):
             await self.database.save_matches([self._stored(record) for record in records])
-        except BaseException:
-            queue.return_unstored(records)
-            raise
 
     # called by the other processes of this gateway
 

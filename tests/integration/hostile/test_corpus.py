@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.hostile.corpus import CASES, NOTHING, Case
+from tests.integration.hostile.cases import NOTHING, Case
+from tests.integration.hostile.corpus import CASES
 from tests.integration.hostile.raw import RawReply, Wire, wire_to
 from tests.integration.hostile.target import Target
 

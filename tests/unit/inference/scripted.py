@@ -14,7 +14,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.inference.dispatch.attempt import LINK_STREAM_WINDOW_BYTES
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.job_run import JobRun
-from sparewatt.inference.dispatch.model import DirectPath, DispatchRules, WriteBatch
+from sparewatt.inference.dispatch.model import DirectPath, DispatchRules, Outcome, WriteBatch
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.formula import BALANCED, Ranking
 from sparewatt.inference.matcher.model import MatchJob
@@ -284,3 +284,17 @@ class Stage:
         assert len(self.dispatcher.deadlines) == 0
         assert self.clock.pending <= 1, "the timer of all deadlines may still have to ring"
         assert self.dispatcher.running == 0
+
+
+ANSWER = ROLE + text_event("Hel") + text_event("lo") + FINISH + DONE
+
+
+def outcomes(run: JobRun) -> list[Outcome]:
+    return [attempt.outcome for attempt in run.record.attempts]
+
+
+def error_of(stage: Stage) -> dict[str, object]:
+    """The in-band error object, which must be the last event."""
+    last = stage.sink.body.split(b"\n\n")[-2]
+    found: dict[str, object] = msgspec.json.decode(last.removeprefix(b"data: "))["error"]
+    return found

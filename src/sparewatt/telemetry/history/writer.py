@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from sparewatt.core.cleanup import on_failure
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.node_row import NodeRow
@@ -61,19 +62,13 @@ class HistoryWriter:
     async def _store_figures(self, kinds: tuple[HistoryKind, ...]) -> None:
         interval = self.counter.interval
         taken = interval.take(kinds)
-        try:
+        with on_failure(interval.give_back, taken):
             await self.history_store.add(taken, unix_s=self.clock.unix_s())
-        except BaseException:
-            interval.give_back(taken)
-            raise
 
     async def _store_results(self) -> None:
         """Only nodes that had jobs have results: few enough for every round."""
         results = self.counter.results
         taken = results.take()
-        try:
+        with on_failure(results.give_back, taken):
             if taken:
                 await self.result_store.add(taken)
-        except BaseException:
-            results.give_back(taken)
-            raise
