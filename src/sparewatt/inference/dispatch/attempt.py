@@ -88,7 +88,7 @@ class AttemptListener(Protocol):
 
 
 class Attempt:
-    """Implements StreamListener and Alarmed."""
+    """Implements StreamListener and DeadlineHandler."""
 
     __slots__ = (
         "_candidate",

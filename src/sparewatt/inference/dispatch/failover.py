@@ -85,7 +85,7 @@ class EmittedText:
         return msgspec.json.decode(b'"' + self._raw + b'"', type=str)
 
 
-Verdict = Literal["clear", "wait", "hit"]
+StopState = Literal["clear", "wait", "hit"]
 
 
 class StraddlingStop:
@@ -95,15 +95,15 @@ class StraddlingStop:
         longest = max((len(stop) for stop in stops), default=0)
         self._joined = before[-(longest - 1) :] if longest > 1 else ""
         self._open = [(at, stop) for at in range(len(self._joined)) for stop in stops]
-        self.verdict: Verdict = self._look()
+        self.state: StopState = self._look()
 
-    def feed(self, text: str) -> Verdict:
-        if self.verdict == "wait":
+    def feed(self, text: str) -> StopState:
+        if self.state == "wait":
             self._joined += text
-            self.verdict = self._look()
-        return self.verdict
+            self.state = self._look()
+        return self.state
 
-    def _look(self) -> Verdict:
+    def _look(self) -> StopState:
         if any(self._joined.startswith(stop, at) for at, stop in self._open):
             return "hit"
         self._open = [(at, stop) for at, stop in self._open if stop.startswith(self._joined[at:])]

@@ -95,7 +95,7 @@ class RunContext(NamedTuple):
 
 
 class JobRun:
-    """Implements AttemptListener; one per job. The dispatcher ends it when its time is up (`run_out_of_time`)."""
+    """Implements AttemptListener; one per job. The dispatcher ends it when its time is up (`time_out`)."""
 
     __slots__ = (
         "_attempt", "_began_s", "_broken_at_s", "_clock", "_context", "_cost_nano", "_failovers", "_passed_bytes",

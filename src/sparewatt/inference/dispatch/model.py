@@ -176,7 +176,7 @@ class DeliveryCount(msgspec.Struct, array_like=True, gc=False):
 class AttemptRecord(msgspec.Struct, array_like=True, gc=False):
     """One node's attempt at a job. Times are milliseconds after the job arrived.
 
-    Written as an array (`ring`), and not seen by the garbage collector: it holds nothing that could hold it.
+    Packed as an array (`dispatcher.pack`), and not seen by the garbage collector: it holds nothing that could hold it.
     """
 
     node_id: NodeId

@@ -332,7 +332,7 @@ class StreamReply:
     @property
     def _is_unsure(self) -> bool:
         """Whether the output so far may be the beginning of a stop text; not once the answer has ended."""
-        return self._stop is not None and self._stop.verdict == "wait" and not self.emitted.finished and not self.done
+        return self._stop is not None and self._stop.state == "wait" and not self.emitted.finished and not self.done
 
     def _cut(self) -> None:
         """The stop text is complete: its end is not sent. The client may have its beginning already."""

@@ -50,20 +50,20 @@ class ReceiptTaker(Protocol):
 
 
 class LinkedNode:
-    """A link, and the socket that it is on. Implements SocketUser."""
+    """A link, and the socket that it is on. Implements SocketListener."""
 
-    __slots__ = ("_registry", "link", "outbox", "receive", "resume", "socket")
+    __slots__ = ("_registry", "link", "receive", "resume", "send_queue", "socket")
 
-    def __init__(self, registry: LinkRegistry, link: NodeLink, outbox: SendQueue, socket: Socket) -> None:
+    def __init__(self, registry: LinkRegistry, link: NodeLink, send_queue: SendQueue, socket: Socket) -> None:
         self._registry = registry
         self.link = link
-        self.outbox = outbox
+        self.send_queue = send_queue
         self.socket = socket
         self.receive = link.receive
-        self.resume = outbox.resume
+        self.resume = send_queue.resume
 
     def start(self) -> None:
-        self.outbox.attach(self.socket, on_stuck=self.on_lost)
+        self.send_queue.attach(self.socket, on_stuck=self.on_lost)
         self.socket.attach(self)
 
     def on_lost(self, error: LinkError) -> None:
@@ -71,7 +71,7 @@ class LinkedNode:
 
     def stop(self, why: str) -> None:
         """Every open job learns of the end at once."""
-        self.outbox.drop()
+        self.send_queue.drop()
         self.socket.close()
         self.link.on_lost(why)
 
@@ -211,9 +211,9 @@ class LinkRegistry:
             socket.close()
             return
         self._table.set_owner(node_id, self.owners[node_id])
-        outbox = SendQueue(before_sending=self._before_sending)
-        link = NodeLink(node_id, send_queue=outbox, observer=self, clock=self._clock)
-        held = self._held[node_id] = LinkedNode(self, link, outbox, socket)
+        send_queue = SendQueue(before_sending=self._before_sending)
+        link = NodeLink(node_id, send_queue=send_queue, observer=self, clock=self._clock)
+        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket)
         self.links[node_id] = link
         self.version += 1
         self.changed.add(node_id)

@@ -87,7 +87,7 @@ class Shelf:
         return await self._open(row)
 
     async def history(self, response_id: str) -> list[Json]:
-        """All items up to and with a response, the oldest first. Raises PreviousResponseGone or InvalidField."""
+        """All items up to and with a response, the oldest first. Raises PreviousResponseNotFound or InvalidField."""
         chain = await self._store.find_with_ancestors(response_id, key_id=self.key_id)
         if not chain:
             raise previous_response_gone(response_id)

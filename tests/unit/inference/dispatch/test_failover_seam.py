@@ -19,10 +19,10 @@ def test_a_stop_text_is_found_if_and_only_if_it_begins_before_the_seam_and_ends_
         watch.feed(piece)
     joined = before + "".join(pieces)
     found = [at for stop in stops for at in range(len(before)) if joined.startswith(stop, at)]
-    assert (watch.verdict == "hit") is bool(found)
+    assert (watch.state == "hit") is bool(found)
 
 
 def test_without_stop_texts_there_is_nothing_to_wait_for() -> None:
-    assert StraddlingStop("text", ()).verdict == "clear"
-    assert StraddlingStop("", ("END",)).verdict == "clear"
-    assert StraddlingStop("text", ("X",)).verdict == "clear"
+    assert StraddlingStop("text", ()).state == "clear"
+    assert StraddlingStop("", ("END",)).state == "clear"
+    assert StraddlingStop("text", ("X",)).state == "clear"
