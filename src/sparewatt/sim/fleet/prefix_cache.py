@@ -1,7 +1,7 @@
 """The true prefix cache of a simulated machine: KV-cache blocks of prompts that it has read.
 
 As in model servers: when a job ends, its blocks stay until the memory is needed; evicted first are the least recently
-used ones, and of a prompt its last blocks. Gateways can only estimate the content (`inference/dispatch/prefix_index.py`).
+used ones, and of a prompt its last blocks. Gateways can only estimate the content (`PrefixIndex`).
 """
 
 from __future__ import annotations
