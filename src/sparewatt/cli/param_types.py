@@ -21,6 +21,10 @@ class FiniteRange(click.FloatRange):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        """For help texts; click shows a range without bounds as `x<=None`."""
+        return "" if self.min is None is self.max else super()._describe_range()
+
 
 NUMBER = FiniteRange()
 """Any number, for options that are settings: those are checked together with the settings file."""

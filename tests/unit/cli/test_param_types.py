@@ -42,3 +42,14 @@ def test_what_is_no_number_is_refused(kind: FiniteRange, text: str) -> None:
 def test_a_number_is_taken() -> None:
     assert NUMBER.convert("-1.5", None, None) == -1.5
     assert FiniteRange(0, 5).convert("5", None, None) == 5.0
+
+
+def test_a_number_without_bounds_shows_none_in_help() -> None:
+    @click.command()
+    @click.option("--any", type=NUMBER, help="Any number.")
+    @click.option("--share", type=FiniteRange(0, 1), help="A share.")
+    def command() -> None: ...
+
+    text = command.get_help(click.Context(command))
+    assert "None" not in text
+    assert "0<=x<=1" in text

@@ -10,8 +10,8 @@ from sparewatt.store.history import HistoryCounts, HistoryKind, HistoryRow
 from sparewatt.store.node_results import NodeResultCount
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
 from tests.unit.inference.nodes import a_table, node_id
-from tests.unit.telemetry.test_history import Stubborn
 from tests.unit.telemetry.remembering import Remembering
+from tests.unit.telemetry.test_history import Stubborn
 
 
 def a_day(**figures: float) -> HistoryRow:

@@ -16,8 +16,8 @@ from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.testing.clocks import ManualClock
 from sparewatt.trust.reputation import AttemptResult
 from tests.unit.inference.nodes import a_table, node_id
-from tests.unit.telemetry.test_history import Stubborn, a_record
 from tests.unit.telemetry.remembering import Remembering
+from tests.unit.telemetry.test_history import Stubborn, a_record
 
 
 def lost() -> MatchRecord:
