@@ -175,7 +175,7 @@ gpu-wheels: setup-dev  ## Wheels for bench-gpu on a machine that can install not
 bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--azure FILE --mooncake FILE")
 	$(BIN)/python -m bench.judged --report docs/measurements/simulator.md $(ARGS)
 
-picture: setup-dev  ## Draw the picture of the README (needs a running network)
+picture: setup-dev  ## Draw docs/pictures/terminal.svg (needs a running network)
 	$(BIN)/python docs/pictures/make_terminal.py
 
 # Lock files carry hashes and no addresses. Needs `uv` on PATH; only for those who change dependencies.
