@@ -153,7 +153,7 @@ bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers,
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
 
 bench-gateway: setup-dev  ## The gateway beside nginx and other routers (ARGS="--quick" for a first look)
-	$(BIN)/python -m bench.gateway --report docs/measurements/gateway.md --json docs/measurements/gateway.json --readme README.md $(ARGS)
+	$(BIN)/python -m bench.gateway --report docs/measurements/gateway.md --json docs/measurements/gateway.json --summary docs/measurements/README.md $(ARGS)
 
 bench-books: setup-dev  ## Time the gateway with its books and without, side by side
 	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)
@@ -175,7 +175,7 @@ gpu-wheels: setup-dev  ## Wheels for bench-gpu on a machine that can install not
 bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--azure FILE --mooncake FILE")
 	$(BIN)/python -m bench.judged --report docs/measurements/simulator.md $(ARGS)
 
-picture: setup-dev  ## Draw the picture of the README (needs a running network)
+picture: setup-dev  ## Draw docs/pictures/terminal.svg (needs a running network)
 	$(BIN)/python docs/pictures/make_terminal.py
 
 # Lock files carry hashes and no addresses. Needs `uv` on PATH; only for those who change dependencies.

@@ -21,7 +21,7 @@ from bench.gateway.judging import Samples, judge, why_noisy
 from bench.gateway.measure import Testbed, log, rounds, warm_up
 from bench.gateway.ours import NODES, has_processes, running_sparewatt
 from bench.gateway.processes import can_be_realtime
-from bench.gateway.report import Run, as_json, between_marks, goals_table, readme_table, report
+from bench.gateway.report import Run, as_json, between_marks, goals_table, report, summary_table
 from bench.gateway.scenarios import MEMORY, SCENARIOS
 from bench.gateway.targets import (
     DIRECT,
@@ -57,7 +57,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--nodes", type=_count, default=NODES, metavar="N", help=f"Nodes to match over ({NODES}).")
     parser.add_argument("--json", type=Path, metavar="FILE", help="Write everything that was measured here.")
     parser.add_argument("--report", type=Path, metavar="FILE", help="Write the tables here, as Markdown.")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="Put the short table between this file's marks.")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="Put the short table between this file's marks.")
     parser.add_argument("--noisy", action="store_true", help="Write also what a noisy machine measured, and say so.")
     return parser.parse_args(argv)
 
@@ -151,9 +151,9 @@ def write_all(run: Run, options: argparse.Namespace) -> None:
         options.json.write_text(json.dumps(as_json(run), indent=1) + "\n")
     if options.report:
         options.report.write_text(report(run))
-    if options.readme:
-        text = options.readme.read_text()
-        options.readme.write_text(between_marks(text, readme_table(judge(run.samples))))
+    if options.summary:
+        text = options.summary.read_text()
+        options.summary.write_text(between_marks(text, summary_table(judge(run.samples))))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -166,7 +166,7 @@ def main(argv: Sequence[str]) -> int:
     print(goals_table(judge(run.samples)))
     if run.noise is not None and not options.noisy:
         print(f"{run.noise} Nothing is written; --noisy does it all the same.", file=sys.stderr)
-        return 1 if options.json or options.report or options.readme else 0
+        return 1 if options.json or options.report or options.summary else 0
     write_all(run, options)
     return 0
 

@@ -77,8 +77,8 @@ HTTP servers but links: {nodes:,} WebSockets with keys and handshakes of their o
 receipts on sheets. Cards, speeds and prices are those of the simulator's fleet; who serves is the matcher's choice.
 **Only the gateway's processor time and memory count as ours**; nodes and Postgres are listed apart. A node sends the
 tokens of one step as one message; with fewer streams than nodes hardly any two share one. Under `S3-shared` they do:
-ours is argv for a model that only a few large nodes have, peers as under S3; no goal is judged by it. `sparewatt-2` is
-a gateway of two processes on both cores, which they share with all that asks and serves them: N64 alone is argv of it.
+ours is asked for a model that only a few large nodes have, peers as under S3; no goal is judged by it. `sparewatt-2` is
+a gateway of two processes on both cores, which they share with all that asks and serves them: N64 alone is asked of it.
 Postgres comes after all of these, and before whatever else the machine does.
 
 **Not like for like**: nginx forwards bytes; vllm-router and sglang-router parse, retry and export metrics; LiteLLM
@@ -100,9 +100,7 @@ def report(run: Run) -> str:
             rounds=run.rounds,
             noise=f"\n\n**This run does not count.** {run.noise}" if run.noise else "",
             goals=goals_table(judged),
-            ahead="with real-time priority (`SCHED_FIFO`); all else waits"
-            if run.is_realtime
-            else "at ordinary priority",
+            ahead=AHEAD if run.is_realtime else "at ordinary priority",
             nodes=run.nodes,
             overrun=OVERRUN_MS_MAX,
             too_slow=", ".join(next(iter(TOO_SLOW_FOR.values()))),
@@ -126,8 +124,8 @@ def goals_table(judged: Sequence[GoalResult]) -> str:
     return "\n".join(rows)
 
 
-def readme_table(judged: Sequence[GoalResult]) -> str:
-    """The short table of the README."""
+def summary_table(judged: Sequence[GoalResult]) -> str:
+    """The short table of `docs/measurements/README.md`."""
     rows = ["| the gateway beside other proxies | goal | measured | |", "| --- | --- | --- | --- |"]
     for one in judged:
         measured = "not measured" if one.measured is None else f"{_number(one.measured)} {one.goal.unit}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bench.gateway.judging import GOALS, Goal, GoalResult, Samples, judge, per_s, why_noisy
-from bench.gateway.report import BEGIN_MARK, END_MARK, between_marks, goals_table, readme_table
+from bench.gateway.report import BEGIN_MARK, END_MARK, between_marks, goals_table, summary_table
 from bench.gateway.sample import Sample
 
 RATE = next(goal for goal in GOALS if goal.scenario == "N" and "nginx" in goal.what)
@@ -83,7 +84,7 @@ def test_medians_pass_over_what_is_spoiled() -> None:
 def test_losses_stand_in_the_tables_like_wins() -> None:
     judged = judge(Samples(rates([10], [100])), [RATE])
     assert "| ≥ 0.33 times | 0.1 times | **lost** | 0.1 |" in goals_table(judged)
-    assert "| ≥ 0.33 times | 0.1 times | lost |" in readme_table(judged)
+    assert "| ≥ 0.33 times | 0.1 times | lost |" in summary_table(judged)
 
 
 def test_a_table_is_put_between_the_marks_and_nothing_else_changes() -> None:
@@ -94,3 +95,8 @@ def test_a_table_is_put_between_the_marks_and_nothing_else_changes() -> None:
 def test_a_text_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="no place"):
         between_marks("nothing here", "new")
+
+
+def test_the_index_of_the_measurements_has_a_place_for_the_table() -> None:
+    index = Path(__file__).parents[3] / "docs" / "measurements" / "README.md"
+    assert "\nnew\n" in between_marks(index.read_text(encoding="utf-8"), "new")
