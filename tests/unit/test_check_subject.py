@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HOOK = Path(__file__).parents[3] / ".ci" / "check_subject.py"
+HOOK = Path(__file__).parents[2] / ".ci" / "check_subject.py"
 
 
 def run_hook(folder: Path, message: str) -> subprocess.CompletedProcess[str]:
