@@ -126,7 +126,7 @@ class Eligibility:
         self._highest: dict[ModelId, HighestPrices] = {}
         self._uniform: dict[tuple[ModelId, RequiredCapabilities], UniformCapability] = {}
         self._gates: dict[
-            tuple[Policy, ModelId, AccountId | None, MaxPrice | None, RequiredCapabilities], PolicyGate
+            tuple[Policy | None, ModelId, AccountId | None, MaxPrice | None, RequiredCapabilities], PolicyGate
         ] = {}
         """One for all jobs that are alike."""
 
@@ -144,16 +144,17 @@ class Eligibility:
         `payer`: an account whose own nodes may not serve it. `default_cap`: the most that is paid where the policy
         names no price. `needs`: what a node's model must be able to do.
         """
+        key = (None if policy is ANY else policy, model, payer, default_cap, needs)  # hashing a policy takes a while
+        gate = self._gates.get(key)
+        if gate is not None:
+            return gate
         checks = compile_policy(policy) if policy is not ANY else None
         checks = checks if checks is not None and checks.checks else None
         if payer is None and default_cap is None and checks is None and policy.order is None and not needs.can:
             return None
-        key = (policy, model, payer, default_cap, needs)
-        gate = self._gates.get(key)
-        if gate is None:
-            if len(self._gates) >= POLICIES_COMPILED_MAX:
-                self._gates.clear()
-            gate = self._gates[key] = PolicyGate(self, policy, checks, model, payer, default_cap, needs)
+        if len(self._gates) >= POLICIES_COMPILED_MAX:
+            self._gates.clear()
+        gate = self._gates[key] = PolicyGate(self, policy, checks, model, payer, default_cap, needs)
         return gate
 
     def stages(self, terms: EligibilityTerms) -> Sequence[AllowedNodes | None]:

@@ -11,9 +11,9 @@ import msgspec
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX
-from sparewatt.inference.matcher.formula import Preference
+from sparewatt.inference.matcher.formula import NO_PREFERENCE, Preference
 from sparewatt.policy.composition import PolicyLevel, narrow
-from sparewatt.policy.model import ANY, Policy
+from sparewatt.policy.model import ANY, Policy, Sort
 from sparewatt.policy.parser import BODY_FIELD, read_line, read_request, read_standing, split_model
 from sparewatt.protocol.openai.parameters import unsupported_by
 
@@ -34,8 +34,8 @@ class Routing(NamedTuple):
 
     @property
     def preference(self) -> Preference:
-        sort = self.policy.sort
-        return Preference(None if sort == "score" else sort, preferred_weights(self.policy))
+        policy = self.policy
+        return NO_PREFERENCE if policy is ANY else _preference(policy.sort, policy.weights or ())
 
     def headers(self, *, server: str = "") -> dict[str, str]:
         """Names the fields that were understood and have no effect with the kind of server that has the job."""
@@ -46,9 +46,12 @@ class Routing(NamedTuple):
         return {IGNORED_HEADER: ", ".join(names)[:1000]} if names else {}
 
 
-def preferred_weights(policy: Policy) -> tuple[tuple[str, float], ...]:
-    """The policy's weights by the matcher's names of costs."""
-    return tuple((part, weight) for name, weight in policy.weights or () for part in _PARTS[name])
+@lru_cache(maxsize=REQUEST_POLICIES_KEPT)
+def _preference(sort: Sort | None, weights: tuple[tuple[str, float], ...]) -> Preference:
+    """By the matcher's names of costs."""
+    parts = tuple((part, weight) for name, weight in weights for part in _PARTS[name])
+    named = None if sort == "score" else sort
+    return Preference(named, parts) if named or parts else NO_PREFERENCE
 
 
 _PARTS: dict[str, tuple[str, ...]] = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 from sparewatt.accounts.principal import Principal, require_scope
@@ -160,11 +161,16 @@ class InferenceService:
         return self._eligibility.gate(policy, model, payer=payer, default_cap=default_cap, needs=needs)
 
 
+@lru_cache(maxsize=1024)
+def _cap_of(price: TokenPrice) -> MaxPrice:
+    return MaxPrice(price.prompt, price.completion)
+
+
 def _unnamed_part(policy: Policy, price: TokenPrice) -> MaxPrice | None:
     """The part of a price cap that the policy does not name itself; None if it names all."""
     named = policy.max_price
     if named is None:
-        return MaxPrice(price.prompt, price.completion)
+        return _cap_of(price)
     if named.prompt is not None and named.completion is not None:
         return None
     return MaxPrice(

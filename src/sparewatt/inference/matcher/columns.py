@@ -79,10 +79,11 @@ RECORD = slice(ColumnField.CONNECTED, ColumnField.STRAIN_MAX + 1)
 SPECS = slice(ColumnField.COLD_S, ColumnField.HOURLY_USD + 1)
 DYNAMIC = slice(LOAD.start, RECORD.stop)
 """What changes from job to job: load and record."""
-_LOAD, _SPECS, _DYNAMIC = (struct.Struct(f"{group.stop - group.start}d") for group in (LOAD, SPECS, DYNAMIC))
-_pack_load, _pack_dynamic = _LOAD.pack_into, _DYNAMIC.pack_into
+_pack_load, _pack_record, _pack_specs, _pack_dynamic = (
+    struct.Struct(f"{group.stop - group.start}d").pack_into for group in (LOAD, RECORD, SPECS, DYNAMIC)
+)
 _N_FIELDS = len(ColumnField)
-_ROW_BYTES, _SPECS_AT = 8 * _N_FIELDS, 8 * SPECS.start
+_ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * _N_FIELDS, 8 * RECORD.start, 8 * SPECS.start
 _HEARD_IF_OPEN, _HEARD = int(ColumnField.HEARD_IF_OPEN_S), int(ColumnField.LAST_HEARD_S)
 
 
@@ -227,6 +228,11 @@ class NodeColumns:
         if self._transposed is not None:
             self._stale.add(position)
 
+    def write_record(self, position: int, values: tuple[float, ...]) -> None:
+        _pack_record(self._buffer, position * _ROW_BYTES + _RECORD_AT, *values)
+        if self._transposed is not None:
+            self._stale.add(position)
+
     def write_dynamic(self, position: int, values: tuple[float, ...]) -> None:
         """Load and record in one write."""
         _pack_dynamic(self._buffer, position * _ROW_BYTES, *values)
@@ -243,7 +249,7 @@ class NodeColumns:
             self._stale.add(position)
 
     def write_specs(self, position: int, values: tuple[float, ...]) -> None:
-        _SPECS.pack_into(self._buffer, position * _ROW_BYTES + _SPECS_AT, *values)
+        _pack_specs(self._buffer, position * _ROW_BYTES + _SPECS_AT, *values)
         self.specs_version += 1
         self.version += 1
         self._stale.add(position)

@@ -277,8 +277,7 @@ class NodeTable:
             self.capacity.update(row)
         elif load.foreign != before.foreign:
             self.capacity.update_jobs(row, load.foreign - before.foreign)
-        for position in row.positions.values():
-            position.columns.write_load(position.index, load_values(row, position, 0.0))
+        self._write_load(row)
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
@@ -305,7 +304,7 @@ class NodeTable:
             row.active_bytes = active_bytes_of(row)
         _count_up(self._in_flight, job.model)
         self.capacity.update_jobs(row, 1)
-        self._write(row)
+        self._write_load(row)
         return reservation
 
     def note_prefill_done(self, reservation: Reservation) -> None:
@@ -314,7 +313,7 @@ class NodeTable:
             reservation.reading_prompt = False
             row = self._rows[reservation.node_id]
             row.own_backlog_s = max(0.0, row.own_backlog_s - reservation.backlog_s)
-            self._write(row)
+            self._write_load(row)
 
     def release(self, reservation: Reservation) -> None:
         if reservation.released:
@@ -335,7 +334,7 @@ class NodeTable:
             row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, reservation.model)
         self.capacity.update_jobs(row, -1)
-        self._write(row)
+        self._write_load(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Release reservations that leaked: zero unless there is a bug, and bounded damage if there is."""
@@ -356,13 +355,13 @@ class NodeTable:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
             self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
-        self._write(row)
+        self._write_record(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
-        self._write(row)
+        self._write_record(row)
 
     def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
         """How long something took against what the node's own figures, uncorrected, predicted."""
@@ -427,6 +426,15 @@ class NodeTable:
             row.strain_max = strain
 
     # columns
+
+    def _write_load(self, row: NodeRow) -> None:
+        unseen = self._unseen_per_job * row.own_since_report
+        for position in row.positions.values():
+            position.columns.write_load(position.index, load_values(row, position, unseen))
+
+    def _write_record(self, row: NodeRow) -> None:
+        for position in row.positions.values():
+            position.columns.write_record(position.index, record_values(row, position))
 
     def _write(self, row: NodeRow) -> None:
         """Write load and record, which a scan reads, to each of the row's positions."""
