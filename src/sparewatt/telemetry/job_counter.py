@@ -15,7 +15,7 @@ from statistics import median
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import NoEligibleNode
-from sparewatt.core.ids import NodeId
+from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import METRICS_MODELS_MAX
 from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
 from sparewatt.store.history import HistoryCounts
@@ -166,24 +166,27 @@ class JobTotals:
 
 
 class MatchChanges:
-    """Matches that were made or ended lately, in order. Readers keep a cursor and poll; nothing is pushed to them."""
+    """Matches that were made or ended lately, in order. Readers keep a cursor and poll; nothing is pushed to them.
+
+    Only ids: records kept alive here would make every job allocate memory that is not in the processor's caches.
+    """
 
     def __init__(self) -> None:
-        self._last: deque[MatchRecord] = deque(maxlen=CHANGES_KEPT)
+        self._last: deque[MatchId] = deque(maxlen=CHANGES_KEPT)
         self.cursor = 0
         """How many there have been."""
 
-    def add(self, record: MatchRecord) -> None:
+    def add(self, match_id: MatchId) -> None:
         self.cursor += 1
-        self._last.append(record)
+        self._last.append(match_id)
 
-    def since(self, cursor: int) -> tuple[list[MatchRecord], int]:
-        """Those after a cursor, the oldest first, each as it is now; and how many more are no longer stored."""
+    def since(self, cursor: int) -> tuple[list[MatchId], int]:
+        """Those after a cursor, the oldest first, and how many more are no longer stored."""
         count = self.cursor - cursor
         if count <= 0:
             return [], 0
-        records = list(self._last)[-count:]
-        return records, count - len(records)
+        found = list(self._last)[-count:]
+        return found, count - len(found)
 
 
 class JobCounter:
@@ -205,10 +208,10 @@ class JobCounter:
         self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)
 
     def on_started(self, record: MatchRecord) -> None:
-        self.changes.add(record)
+        self.changes.add(record.id)
 
     def on_finished(self, record: MatchRecord) -> None:
-        self.changes.add(record)
+        self.changes.add(record.id)
         totals = self.totals.model(record.decision.job.model)
         end, tokens = end_of(record), self._count_attempts(record, totals)
         totals.ends[end] += 1

@@ -154,8 +154,7 @@ class LiveFeed:
         if cursor is None:
             records = list(self.dispatcher.last_records(FEED_MATCHES_KEPT))[::-1]
         else:
-            latest = {record.id: record for record in changes.since(cursor)[0]}
-            records = list(latest.values())[:FEED_MATCHES_PER_FRAME]
+            records = list(self._records(changes.since(cursor)[0]).values())[:FEED_MATCHES_PER_FRAME]
         return [
             SharedMatch(feed_match(record, []), [attempt.node_id for attempt in record.attempts]) for record in records
         ]
@@ -197,13 +196,17 @@ class LiveFeed:
 
     def _new_matches(self) -> tuple[list[FeedMatch], int]:
         """Matches since the last frame, as many as fit into one, and how many more there were."""
-        records, missed = self.counter.changes.since(self._cursor)
+        changed, missed = self.counter.changes.since(self._cursor)
         self._cursor = self.counter.changes.cursor
-        latest: dict[MatchId, ShownMatch] = {record.id: record for record in records}
-        latest |= self._new_peer_matches
+        latest: dict[MatchId, ShownMatch] = {**self._records(changed), **self._new_peer_matches}
         self._new_peer_matches = {}
         shown = list(latest.values())[:FEED_MATCHES_PER_FRAME]
         return [self._public(match) for match in shown], missed + len(latest) - len(shown)
+
+    def _records(self, match_ids: Iterable[MatchId]) -> dict[MatchId, MatchRecord]:
+        """Each once, as it is now; without those that the dispatcher no longer has."""
+        found = {match_id: self.dispatcher.record(match_id) for match_id in match_ids}
+        return {match_id: record for match_id, record in found.items() if record is not None}
 
     async def wait(self) -> None:
         """For the next frame, or until the feed is closed."""

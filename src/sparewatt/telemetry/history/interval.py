@@ -71,7 +71,10 @@ class IntervalFigures:
         return figures
 
     def network(self) -> HistoryCounts:
-        return self._figures.setdefault(("network", NETWORK), HistoryCounts())
+        figures = self._figures.get(("network", NETWORK))
+        if figures is None:
+            figures = self._figures["network", NETWORK] = HistoryCounts()
+        return figures
 
     def _nodes(self) -> int:
         return sum(kind == "node" for kind, _ in self._figures) if len(self._figures) >= HISTORY_NAMES_MAX else 0
