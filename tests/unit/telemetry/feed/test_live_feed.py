@@ -258,6 +258,7 @@ async def test_a_match_that_changed_twice_between_two_looks_is_shown_once_and_as
     services = make_services()
     services.live.enter()
     record = a_record(an_attempt(), outcome=Outcome.RUNNING)
+    services.dispatcher._ring.add(record)
     services.counter.on_started(record)
     record.outcome = Outcome.DONE
     services.counter.on_finished(record)
