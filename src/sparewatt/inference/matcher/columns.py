@@ -79,11 +79,9 @@ RECORD = slice(ColumnField.CONNECTED, ColumnField.STRAIN_MAX + 1)
 SPECS = slice(ColumnField.COLD_S, ColumnField.HOURLY_USD + 1)
 DYNAMIC = slice(LOAD.start, RECORD.stop)
 """What changes from job to job: load and record."""
-_pack_load, _pack_record, _pack_specs, _pack_dynamic = (
-    struct.Struct(f"{group.stop - group.start}d").pack_into for group in (LOAD, RECORD, SPECS, DYNAMIC)
-)
+_pack_specs, _pack_dynamic = (struct.Struct(f"{group.stop - group.start}d").pack_into for group in (SPECS, DYNAMIC))
 _N_FIELDS = len(ColumnField)
-_ROW_BYTES, _RECORD_AT, _SPECS_AT = 8 * _N_FIELDS, 8 * RECORD.start, 8 * SPECS.start
+_ROW_BYTES, _SPECS_AT = 8 * _N_FIELDS, 8 * SPECS.start
 _HEARD_IF_OPEN, _HEARD = int(ColumnField.HEARD_IF_OPEN_S), int(ColumnField.LAST_HEARD_S)
 
 
@@ -222,16 +220,6 @@ class NodeColumns:
             array[position] = array[last]
         self._stale.add(position)
         return moved
-
-    def write_load(self, position: int, values: tuple[float, ...]) -> None:
-        _pack_load(self._buffer, position * _ROW_BYTES, *values)
-        if self._transposed is not None:
-            self._stale.add(position)
-
-    def write_record(self, position: int, values: tuple[float, ...]) -> None:
-        _pack_record(self._buffer, position * _ROW_BYTES + _RECORD_AT, *values)
-        if self._transposed is not None:
-            self._stale.add(position)
 
     def write_dynamic(self, position: int, values: tuple[float, ...]) -> None:
         """Load and record in one write."""

@@ -135,6 +135,9 @@ _NANO_PRICE = NANO_PER_USD * TOKENS_PER_PRICE
 """Nano-USD per million tokens, of a price in dollars per token."""
 _NO_PRICES: Floats = np.empty(0)
 
+DIRTY_ROWS_MAX = 64
+"""Rows that a match may find to be written: a tenth of a millisecond."""
+
 LEARN_AT_LEAST = 0.08
 LESSON_MAX = 3.0
 """One observation may say that a node is twenty times slower than believed, not more."""
@@ -162,6 +165,8 @@ class NodeTable:
         self._reservations: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
         self._columns: dict[str, NodeColumns] = {}
+        self._dirty: dict[int, NodeRow] = {}
+        """By index. A job changes its node's row six times, and only the next match reads it (ADR 41)."""
         self._version_floor = 0
         """Where the version of new columns begins: beyond that of any that were dropped."""
         self._in_flight: dict[str, int] = {}
@@ -184,7 +189,9 @@ class NodeTable:
         return self._rows.get(node_id)
 
     def columns_of(self, model: str) -> NodeColumns | None:
-        """The nodes that have a model, as columns."""
+        """The nodes that have a model, as columns. Up to date until the table next changes: do not keep them."""
+        if self._dirty:
+            self._write_dirty()
         return self._columns.get(model)
 
     def has_model(self, model: str) -> bool:
@@ -228,7 +235,7 @@ class NodeTable:
         row.connected = False
         row.last_seen_unix_s = unix_s
         self.capacity.update(row)
-        self._write(row)
+        self._mark(row)
 
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
         row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
@@ -259,7 +266,7 @@ class NodeTable:
             self._write_specs(row, model)
         row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
         self.capacity.update(row)
-        self._write(row)
+        self._mark(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
         row = self._rows[node_id]
@@ -277,13 +284,13 @@ class NodeTable:
             self.capacity.update(row)
         elif load.foreign != before.foreign:
             self.capacity.update_jobs(row, load.foreign - before.foreign)
-        self._write_load(row)
+        self._mark(row)
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.rtt_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
         row.last_heard_s = now_s
-        self._write(row)
+        self._mark(row)
 
     # reservations
 
@@ -304,7 +311,7 @@ class NodeTable:
             row.active_bytes = active_bytes_of(row)
         _count_up(self._in_flight, job.model)
         self.capacity.update_jobs(row, 1)
-        self._write_load(row)
+        self._mark(row)
         return reservation
 
     def note_prefill_done(self, reservation: Reservation) -> None:
@@ -313,7 +320,7 @@ class NodeTable:
             reservation.reading_prompt = False
             row = self._rows[reservation.node_id]
             row.own_backlog_s = max(0.0, row.own_backlog_s - reservation.backlog_s)
-            self._write_load(row)
+            self._mark(row)
 
     def release(self, reservation: Reservation) -> None:
         if reservation.released:
@@ -334,7 +341,7 @@ class NodeTable:
             row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, reservation.model)
         self.capacity.update_jobs(row, -1)
-        self._write_load(row)
+        self._mark(row)
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Release reservations that leaked: zero unless there is a bug, and bounded damage if there is."""
@@ -355,13 +362,13 @@ class NodeTable:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
             self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
-        self._write_record(row)
+        self._mark(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
-        self._write_record(row)
+        self._mark(row)
 
     def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
         """How long something took against what the node's own figures, uncorrected, predicted."""
@@ -372,7 +379,7 @@ class NodeTable:
         lesson = min(LESSON_MAX, max(-LESSON_MAX, seen - row.slowness))
         row.slowness += lesson * max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
         row.pace = pace_of(row)
-        self._write(row)
+        self._mark(row)
 
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
@@ -391,7 +398,7 @@ class NodeTable:
 
     def _prices(self, model: ModelId) -> tuple[Floats, Floats]:
         """Of the nodes that are connected and measured; of all, if none are."""
-        columns = self._columns.get(model)
+        columns = self.columns_of(model)
         if columns is None:
             return _NO_PRICES, _NO_PRICES
         data = columns.by_field
@@ -415,6 +422,7 @@ class NodeTable:
 
     def refresh_strain(self) -> None:
         """Count the supply, and what each node is most wanted for. Cheap; called a few times a second."""
+        self._write_dirty()
         self._strain_per_job = {model: _strain_per_job(columns) for model, columns in self._columns.items()}
         highest = np.zeros(len(self._by_index))
         for model, columns in self._columns.items():
@@ -427,22 +435,19 @@ class NodeTable:
 
     # columns
 
-    def _write_load(self, row: NodeRow) -> None:
-        unseen = self._unseen_per_job * row.own_since_report
-        for position in row.positions.values():
-            position.columns.write_load(position.index, load_values(row, position, unseen))
+    def _mark(self, row: NodeRow) -> None:
+        """Note that a row's load or record changed, to be written before its columns are read (`columns_of`)."""
+        self._dirty[row.index] = row
+        if len(self._dirty) >= DIRTY_ROWS_MAX:
+            self._write_dirty()
 
-    def _write_record(self, row: NodeRow) -> None:
-        for position in row.positions.values():
-            position.columns.write_record(position.index, record_values(row, position))
-
-    def _write(self, row: NodeRow) -> None:
-        """Write load and record, which a scan reads, to each of the row's positions."""
-        unseen = self._unseen_per_job * row.own_since_report
-        for position in row.positions.values():
-            position.columns.write_dynamic(
-                position.index, load_values(row, position, unseen) + record_values(row, position)
-            )
+    def _write_dirty(self) -> None:
+        rows, self._dirty = self._dirty, {}
+        for row in rows.values():
+            unseen = self._unseen_per_job * row.own_since_report
+            for position in row.positions.values():
+                values = load_values(row, position, unseen) + record_values(row, position)
+                position.columns.write_dynamic(position.index, values)
 
     def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
         figures, values = specs_values(row.specs, model)
