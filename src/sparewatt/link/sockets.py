@@ -74,7 +74,13 @@ class Socket(abc.ABC):
     # for users of a socket
 
     def attach(self, listener: SocketListener) -> None:
-        """Call `listener` from here on, first with the messages that are already buffered."""
+        """Call `listener` from here on, first with the messages that are already buffered.
+
+        A socket that ended before, right after the handshake's last message, reports that at once.
+        """
+        if self._end is not None:
+            listener.on_lost(self._end)
+            return
         self._listener = listener
         early, self._early, self._early_bytes = self._early, deque(), 0
         self._receive = listener.receive

@@ -167,3 +167,13 @@ async def test_a_peer_that_talks_before_it_is_asked_is_bounded(pair: Pair) -> No
         near.send(bytes(64 * KIB))
     await until(lambda: far.is_over)
     assert far._early_bytes <= LINK_EARLY_BYTES_MAX + 65 * KIB
+
+
+async def test_a_listener_attached_after_the_end_gets_on_lost_at_once(pair: Pair) -> None:
+    """The peer may close right behind the last message of a handshake."""
+    near, far = pair
+    far.send(b"welcome")
+    far.close()
+    assert await receive_in_time(near) == b"welcome"
+    await until(lambda: near.is_over)
+    assert [type(error) for error in RecordingListener(near).ends] == [LinkLost]

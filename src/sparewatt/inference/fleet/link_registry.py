@@ -219,7 +219,8 @@ class LinkRegistry:
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
         held.start()
-        self._pinger.add(link)
+        if not link.is_lost:  # its socket may have ended during the handshake
+            self._pinger.add(link)
 
     def on_lost(self, held: LinkedNode, error: LinkError) -> None:
         """Its socket is gone, or can carry it no longer."""
