@@ -110,7 +110,7 @@ def _facts(explanation: Explanation) -> list[Fact]:
     tokens = f"{output.format_count(job.prompt_tokens)} tokens in, {output.format_count(job.output_tokens)} out"
     facts: list[Fact] = [
         ("Model", explanation.model),
-        ("Policy", explanation.policy),
+        ("Ranking", explanation.policy),
         ("Job", f"{tokens}, needs {output.format_bytes(job.vram_needed_bytes)}"),
     ]
     if explanation.match_id is None:
