@@ -48,6 +48,7 @@ Bandwidth = Annotated[float, Meta(gt=0, le=1e15)]
 Watts = Annotated[float, Meta(ge=0, le=1e5)]
 Celsius = Annotated[float, Meta(ge=-100, le=300)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Pace = Annotated[float, Meta(ge=0.01, le=1)]
 Total = Annotated[float, Meta(ge=0, le=1e18)]
 GPUS_MAX = 64
 ShortText = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
@@ -62,11 +63,18 @@ LOAD_S_MIN, LOAD_S_MAX, LOAD_FIXED_S, LOAD_BYTES_S = 10.0, 30.0, 8.0, 1.5e9
 
 
 class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """How fast a model writes one answer on an otherwise idle node, and several at once."""
+    """How fast a model is on a node: a curve for prompts, one for decoding steps, and how each slows the other.
+
+    A prompt of T tokens, alone: `ttft_s + T / prefill_tps + T² * prefill_square_s`. A decoding step with n jobs:
+    `1 / decode_tps + (n - 1) * step_per_job_s`, and `step_per_token_s` for each token in the contexts of all of them.
+    """
 
     prefill_tps: Rate
+    """By the difference between two lengths: what every prompt costs does not count."""
     decode_tps: Rate
+    """One answer alone, after a short prompt."""
     ttft_s: Seconds = 0.0
+    """What every prompt costs before its length counts."""
     step_per_job_s: Seconds | None = None
     """What each further running job adds to the time of one decoding step, where that was measured."""
     batch: Annotated[int, Meta(ge=1, le=4096)] | None = None
@@ -75,6 +83,18 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """Tokens per second of all of them together."""
     batch_ttft_s: Seconds | None = None
     """Until the last of them had its first token."""
+    prefill_square_s: Annotated[float, Meta(ge=0, le=1e-3)] = 0.0
+    """What attention adds for each token of a prompt and each token before it."""
+    step_per_token_s: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """What one token of context adds to a decoding step; None where only the memory's figures can tell."""
+    prefill_pace: Pace | None = None
+    """How fast a prompt is read beside answers, as a share of its speed alone; None if not measured."""
+    decode_pace: Pace | None = None
+    """How fast answers go on while a prompt is read, as a share of their speed otherwise; None if not measured."""
+
+    def prefill_s(self, tokens: float) -> float:
+        """Seconds to the first token of a prompt on an idle node."""
+        return self.ttft_s + tokens / self.prefill_tps + tokens * tokens * self.prefill_square_s
 
 
 class GpuSpec(msgspec.Struct, frozen=True, omit_defaults=True):
