@@ -8,24 +8,17 @@ from __future__ import annotations
 import csv
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from sparewatt.sim.fleet.physics import BATCHING, MS, SLOTTED, EngineFamily, Floats, Prefill, prefill_of
 
 GB = 1e9
-MS = 1e-3
-
-DECODE_BANDWIDTH_SHARE = 0.77
-"""Of the bandwidth in the table, what decoding reaches: 75 tokens/s of an 8B model on an A100-40 fit this."""
-PREFILL_FLOPS_SHARE = 0.5
-STEP_FIXED_S = 2 * MS
-STEP_PER_JOB_S = 0.3 * MS
+FAMILIES = {"vllm": BATCHING, "sglang": BATCHING, "llama.cpp": SLOTTED, "ollama": SLOTTED}
 
 USABLE_VRAM_SHARE, RESERVED_VRAM_GB = 0.92, 1.5
 WARM_MODELS_MAX = 3
@@ -34,11 +27,14 @@ CONTEXT_GB = 4.0
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
 MTTR_S = 30 * 60.0
 JOB_FAILS = 0.002
-SLOTS = 256
-"""Bound on the decoding batch of a server; memory is the narrower one."""
+SERVER_SHARES_HOME = {"llama.cpp": 0.5, "ollama": 0.2, "vllm": 0.2, "sglang": 0.1}
+SERVER_SHARES_DATACENTRE = {"vllm": 0.6, "sglang": 0.3, "llama.cpp": 0.1}
+"""Which model servers owners run, assumed."""
+SLOTS = {"vllm": (256,), "sglang": (256,), "llama.cpp": (4, 8, 16), "ollama": (1, 4)}
+"""How many answers a server writes at once; an owner of a slotted one has chosen."""
 LIE, GARBAGE_SPEED, FLAKY_FAILS = 5.0, 4.0, 0.2
-PRICED_BATCH = 8
-"""Prices assume that a node decodes this many answers at once."""
+PRICED_BATCH, PRICED_CONTEXT = 8, 1000.0
+"""Prices assume that a node decodes this many answers at once, with contexts of so many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,8 @@ class Site:
     is_malformed: bool = False
     """Of those, one whose answers are not even well-formed."""
     fail_share: float = 0.0
-    slots: int = SLOTS
+    server: str = "vllm"
+    slots: int = SLOTS["vllm"][0]
     prefix_ram_bytes: float = 0.0
     """Main memory for its prefix cache, beyond the free memory of the card."""
 
@@ -97,13 +94,21 @@ class Site:
         return fits(self.gpu, model)
 
     @property
-    def bandwidth(self) -> float:
-        """Bytes per second that decoding really reaches."""
-        return DECODE_BANDWIDTH_SHARE * self.gpu.bandwidth_gb_s * GB * self.speed
+    def family(self) -> EngineFamily:
+        return FAMILIES[self.server]
 
     @property
-    def flops(self) -> float:
-        return PREFILL_FLOPS_SHARE * self.gpu.tflops * 1e12 * self.speed
+    def bandwidth(self) -> float:
+        """Bytes per second that decoding really reaches."""
+        return self.family.bandwidth_share * self.gpu.bandwidth_gb_s * GB * self.speed
+
+    def alone_step_s(self, model: SimModel) -> float:
+        """A decoding step of one job with an empty context."""
+        return model.weights_bytes / self.bandwidth + self.family.step_fixed_s + self.family.step_per_job_s
+
+    def prefill(self, model: SimModel) -> Prefill:
+        flops, alone_s = self.gpu.tflops * 1e12 * self.speed, self.alone_step_s(model)
+        return prefill_of(self.family, flops=flops, params=model.active_params, alone_step_s=alone_s)
 
     def cold_load_s(self, model: SimModel) -> float:
         base_s = 8.0 + model.weights_bytes / GB / 1.5
@@ -139,7 +144,7 @@ def make_scenario(n_sites: int, *, seed: int, faults: FaultRates | None = None, 
         _make_site(number, rng, gpu=gpu, models=models, node_shares=node_shares, mtbf_s=faults.mtbf_s)
         for number, gpu in enumerate(_cards(gpus, n_sites, rng))
     ]
-    sites = [replace(site, prefix_ram_bytes=prefix_ram_gb * GB) for site in sites]
+    sites = [replace(site, prefix_ram_bytes=prefix_ram_gb * GB) for site in _with_servers(sites, seed=seed)]
     return Scenario(models, _with_faults(sites, faults, seed=seed), regions, user_shares, read_rtt())
 
 
@@ -156,6 +161,15 @@ def _cards(gpus: Sequence[SimGpu], n_sites: int, rng: random.Random) -> list[Sim
     cards = [gpu for gpu, count in zip(gpus, counts, strict=True) for _ in range(count)]
     rng.shuffle(cards)
     return cards
+
+
+def _with_servers(sites: Sequence[Site], *, seed: int) -> Iterator[Site]:
+    """A model server for each. Drawn apart from everything else, so that all other draws stay as they are."""
+    rng = random.Random(f"servers {seed}")
+    for site in sites:
+        shares = SERVER_SHARES_HOME if site.gpu.at_home else SERVER_SHARES_DATACENTRE
+        server = rng.choices(list(shares), list(shares.values()))[0]
+        yield replace(site, server=server, slots=rng.choice(SLOTS[server]))
 
 
 def _with_faults(sites: list[Site], faults: FaultRates, *, seed: int) -> tuple[Site, ...]:
@@ -237,19 +251,20 @@ class PriceTable(NamedTuple):
 def price_table(scenario: Scenario) -> PriceTable:
     sites, models = scenario.sites, scenario.models
     usd_per_s = np.array([site.usd_per_hour / 3600 for site in sites])
-    prefill = [[nominal_prefill_tps(site, model.active_params) for site in sites] for model in models]
-    decode = [[nominal_decode_tps(site, model.weights_bytes, PRICED_BATCH) for site in sites] for model in models]
+    prefill = [[nominal_prefill_tps(site, model) for site in sites] for model in models]
+    decode = [[nominal_decode_tps(site, model) for site in sites] for model in models]
     return PriceTable(usd_per_s / np.array(prefill), usd_per_s / np.array(decode))
 
 
-def nominal_decode_tps(site: Site, weights_bytes: float, batch: int) -> float:
-    """By the card's table, whatever the machine's real speed."""
-    bandwidth = site.bandwidth / site.speed
-    return batch / (weights_bytes / bandwidth + STEP_FIXED_S + STEP_PER_JOB_S * batch)
+def nominal_decode_tps(site: Site, model: SimModel) -> float:
+    """By the card's table, whatever the machine's real speed, at the load that prices assume."""
+    batch, site = min(site.slots, PRICED_BATCH), replace(site, speed=1.0)
+    contexts_s = batch * PRICED_CONTEXT * model.kv_bytes_per_token / site.bandwidth
+    return batch / (site.alone_step_s(model) + (batch - 1) * site.family.step_per_job_s + contexts_s)
 
 
-def nominal_prefill_tps(site: Site, active_params: float) -> float:
-    return site.flops / site.speed / (2 * active_params)
+def nominal_prefill_tps(site: Site, model: SimModel) -> float:
+    return PRICED_CONTEXT / replace(site, speed=1.0).prefill(model).seconds(PRICED_CONTEXT)
 
 
 # tables

@@ -58,6 +58,10 @@ class SimJob:
     """Sites that refused because they would be late."""
     promised_ttft_s: float = 0.0
     """Time to first token that its gateway predicts; 0 without a prediction."""
+    predicted_ttft_s: float | None = None
+    """The same of its last attempt, whether it was promised or not; None without a prediction."""
+    sent_s: float = 0.0
+    """When its last attempt was sent."""
     first_token_s: float | None = None
     finished_s: float | None = None
     was_warm: bool = True

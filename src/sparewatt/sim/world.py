@@ -151,7 +151,7 @@ class World:
         if site is None:
             self._retry_later(job, RETRY_AFTER_S)
             return
-        job.site = site
+        job.site, job.sent_s = site, self.now_s
         job.attempts += 1
         job.tried.add(site)
         job.first_token_s = None

@@ -41,11 +41,9 @@ from sparewatt.inference.dispatch.model import (
     Sink,
 )
 from sparewatt.inference.dispatch.node_selection import (
-    STEPS_MIN,
     NodeSelector,
     exhausted_error,
     no_match_error,
-    predicted_step_s,
 )
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.formula import Ranking
@@ -100,7 +98,7 @@ class JobRun:
     __slots__ = (
         "_attempt", "_began_s", "_broken_at_s", "_clock", "_context", "_cost_nano", "_failovers", "_passed_bytes",
         "_remaining", "_reservation", "_seam", "_search_timer", "_selector", "_server_errors", "_sink",
-        "_stale_bytes", "_state", "_step_s", "_table", "due_s", "job", "record",
+        "_stale_bytes", "_state", "_table", "due_s", "job", "record",
     )  # fmt: skip
 
     def __init__(self, job: Job, sink: Sink, ranking: Ranking, context: RunContext) -> None:
@@ -126,7 +124,6 @@ class JobRun:
         """Errors that model servers answered with, by node."""
         self._attempt: Attempt | None = None
         self._reservation: Reservation | None = None
-        self._step_s = 0.0
         self._failovers: Failover | None = None
         """Created on demand: most answers never need it."""
         self._remaining = job
@@ -359,7 +356,11 @@ class JobRun:
         promised_s = self._promise_s(candidate)
         self._selector.tried.add(candidate.node_id)
         self._reservation = self._table.reserve(
-            candidate.node_id, job.match, now_s=self._clock.now_s(), cached_tokens=candidate.cached_tokens
+            candidate.node_id,
+            job.match,
+            now_s=self._clock.now_s(),
+            cached_tokens=candidate.cached_tokens,
+            is_streamed=job.call.stream,
         )
         record = self._add_record(candidate, job)
         self._attempt = Attempt(
@@ -381,8 +382,6 @@ class JobRun:
 
     def _add_record(self, candidate: Candidate, job: Job) -> AttemptRecord:
         row = self._table.get(candidate.node_id)
-        if job.call.stream:
-            self._step_s = predicted_step_s(candidate, job.match, row)
         record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
         if self._seam is not None:
             record.carried_tokens, record.carried_chars = self._seam.tokens, len(self._seam.text)
@@ -409,14 +408,11 @@ class JobRun:
         return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
 
     def _learn_speed(self) -> None:
-        """Compare the time from first to last token, by the gateway's clock, with what the node's figures predict."""
-        record, attempt = self.record.attempts[-1], self._attempt
-        if attempt is None or not attempt.has_output or attempt.was_throttled or record.first_token_ms is None:
+        """How many steps the answer took since its first token, by the gateway's clock."""
+        attempt, reservation = self._attempt, self._reservation
+        if attempt is None or reservation is None or not attempt.has_output or attempt.was_throttled:
             return
-        steps = attempt.tokens - 1
-        if steps >= STEPS_MIN:
-            observed_s = (self._elapsed_ms() - record.first_token_ms) / 1000
-            self._table.note_speed(record.node_id, predicted_s=steps * self._step_s, observed_s=observed_s)
+        self._table.note_answer(reservation, steps=attempt.tokens - 1, now_s=self._clock.now_s())
 
     def _begin_output(self, content_type: str) -> None:
         """Before the first output of this attempt is forwarded: note it, and start the reply if it is the first."""
@@ -424,8 +420,8 @@ class JobRun:
         if record.first_token_ms is None:
             record.first_token_ms = self._elapsed_ms()
             record.delivered = attempt.delivered if attempt is not None else None
-            if self._reservation is not None:
-                self._table.note_prefill_done(self._reservation)
+            if self._reservation is not None and self.job.call.stream:
+                self._table.note_first_token(self._reservation, now_s=self._clock.now_s())
             self._note_prefix(record.node_id)
         is_first = self._state is RunState.TRYING
         self._state = RunState.REPLYING
@@ -467,7 +463,7 @@ class JobRun:
         self._stale_bytes = self._passed_bytes
         self._attempt = None
         if self._reservation is not None:
-            self._table.release(self._reservation)
+            self._table.release(self._reservation, now_s=self._clock.now_s())
             self._reservation = None
         return record
 

@@ -5,7 +5,6 @@ It also turns a decision without candidates into an error for the client.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 from sparewatt.core.clock import Clock
@@ -28,13 +27,11 @@ from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import CANDIDATES_KEPT, Candidate, Decision, MatchContext, MatchJob, Rejection
-from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
+from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.parser import SUFFIX_SORTS
 
 RETRY_AFTER_S = 2.0
-STEPS_MIN = 7
-"""Fewer steps say more about the network than about a node's speed."""
 _MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEASURED, Rejection.FULL})
 """Rejections that pass with time: the client should retry."""
 
@@ -121,13 +118,6 @@ def match_through(
         if decision.ranked_count:
             break
     return decision
-
-
-def predicted_step_s(candidate: Candidate, job: MatchJob, row: NodeRow | None) -> float:
-    """Seconds per token by the node's own figures and its load, without what was learned about it so far."""
-    decode_s = candidate.predicted_finish_s - candidate.predicted_ttft_s
-    learned_speed = math.exp(-max(0.0, row.slowness)) if row else 1.0
-    return decode_s / max(1, job.output_tokens) * learned_speed
 
 
 def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = None) -> SparewattError:

@@ -14,7 +14,6 @@ import numpy as np
 
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.columns import NO_POSITIONS, ColumnField, Floats, NodeColumns, Positions
-from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
 from sparewatt.inference.matcher.model import CANDIDATES_KEPT, MatchJob
 from sparewatt.inference.matcher.scan import MatchQuery, ScanFunction, ScanResult, lowest_costs, pack_ranked
 from sparewatt.inference.matcher.table import NodeTable
@@ -60,13 +59,14 @@ def merge_holders(
 
 
 def with_shorter_prefill(query: MatchQuery, columns: NodeColumns, holders: Positions, tokens: Floats) -> NodeColumns:
-    """The holders alone, with the prefill time per token reduced in proportion to what they have cached.
+    """The holders alone, with a curve by which the whole prompt takes as long as what they do not have cached.
 
-    What even a short prompt takes stays as it is.
+    What every prompt costs stays as it is, and attention still covers the cached part.
     """
     part = columns.subset(holders)
-    whole = query.prompt_tokens - SHORT_PROMPT_TOKENS
-    if whole > 0.0:
-        unread = np.maximum(0.0, whole - tokens) / whole
-        part.write_column(ColumnField.PREFILL_TOKEN_S, part.by_node[:, ColumnField.PREFILL_TOKEN_S] * unread)
+    whole = query.prompt_tokens
+    unread = np.maximum(0.0, whole - tokens) / whole
+    part.write_column(ColumnField.PREFILL_TOKEN_S, part.by_node[:, ColumnField.PREFILL_TOKEN_S] * unread)
+    attended = unread * (whole + tokens) / whole
+    part.write_column(ColumnField.PREFILL_SQUARE_S, part.by_node[:, ColumnField.PREFILL_SQUARE_S] * attended)
     return part

@@ -37,41 +37,51 @@ class ColumnField(enum.IntEnum):
 
     HEARD_IF_OPEN_S = 0
     """When the node was last heard; minus infinity if it can take no job at all."""
-    QUEUE_S = 1
-    SHARING = 2
-    """2 while prefill and decode share the GPU, otherwise 1."""
-    STEP_S = 3
-    STEP_TOKEN_S = 4
-    JOBS = 5
-    KV_FREE_BYTES = 6
-    JOBS_MAX = 7
-    LAST_HEARD_S = 8
-    DRAINING = 9
+    OWN_READ_END_S = 1
+    """When the prompts sent from here should all be read, by the gateway's clock."""
+    OWN_READ_MIN_S = 2
+    """What is left of them at the least, also when that time has passed."""
+    FOREIGN_READ_END_S = 3
+    """The same as OWN_READ_END_S for the prompts of others."""
+    SLOT_WAIT_S = 4
+    """Until a slot is free, if all are taken."""
+    READ_SLOWER = 5
+    """How many times longer a prompt takes beside the answers that are being written."""
+    STEP_S = 6
+    STEP_TOKEN_S = 7
+    JOBS = 8
+    KV_FREE_BYTES = 9
+    JOBS_MAX = 10
+    LAST_HEARD_S = 11
+    DRAINING = 12
 
-    CONNECTED = 10
-    RTT_S = 11
-    PREFILL_FIXED_S = 12
-    PREFILL_TOKEN_S = 13
-    FAILURE_ODDS = 14
-    SUSPECT_UNTIL_S = 15
-    STRAIN_MAX = 16
+    CONNECTED = 13
+    RTT_S = 14
+    PREFILL_FIXED_S = 15
+    PREFILL_TOKEN_S = 16
+    PREFILL_SQUARE_S = 17
+    FAILURE_ODDS = 18
+    SUSPECT_UNTIL_S = 19
+    STRAIN_MAX = 20
 
-    COLD_S = 17
-    STEP_PER_JOB_S = 18
-    KV_TOKEN_S = 19
-    KV_BYTES_PER_TOKEN = 20
-    PROMPT_USD = 21
-    COMPLETION_USD = 22
-    CONTEXT_TOKENS = 23
-    FITS_TOKENS = 24
+    COLD_S = 21
+    STEP_PER_JOB_S = 22
+    KV_TOKEN_S = 23
+    STALL_SHARE = 24
+    """What an answer loses of its time while a prompt is read."""
+    KV_BYTES_PER_TOKEN = 25
+    PROMPT_USD = 26
+    COMPLETION_USD = 27
+    CONTEXT_TOKENS = 28
+    FITS_TOKENS = 29
     """The longest context for which weights and KV cache fit; infinite for a model that is loaded."""
-    MEASURED = 25
-    WARM = 26
-    WEIGHTS_BYTES = 27
-    VRAM_BYTES = 28
-    BANDWIDTH = 29
-    TFLOPS = 30
-    HOURLY_USD = 31
+    MEASURED = 30
+    WARM = 31
+    WEIGHTS_BYTES = 32
+    VRAM_BYTES = 33
+    BANDWIDTH = 34
+    TFLOPS = 35
+    HOURLY_USD = 36
 
 
 LOAD = slice(ColumnField.HEARD_IF_OPEN_S, ColumnField.DRAINING + 1)

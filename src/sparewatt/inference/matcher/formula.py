@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 from sparewatt.core.errors import InvalidField
 from sparewatt.inference.matcher.columns import ColumnField
 
-OTHERS_WEIGHT = 2.0
-"""A second that another user waits counts double: herding hurts everybody."""
+OTHERS_WEIGHT = 1.0
+"""A second that another user waits counts as much as the user's own."""
+OVERLAP = 0.5
+"""Of the steps of an answer, the share that the jobs already there take part in."""
 SCARCITY_WEIGHT = 0.3
 KV_WAIT_S_MAX = 20.0
 KV_WAIT_SHARE = 0.35
-SHORT_PROMPT_TOKENS = 30.0
-"""The length of the prompt by which the time to first token was measured."""
 SUSPECT_S = 60.0
 """More than any sane prediction: a suspect node is used only if no other can be."""
 
@@ -61,9 +61,20 @@ WEIGHT_MAX = 1000.0
 """A part that counts a thousand times decides alone; more would only drown the rounding."""
 
 
-def prefill_time(q: Any, fixed_s: Any, token_s: Any) -> Any:
-    """Seconds to read the prompt on an idle node; `fixed_s` is what a short prompt takes."""
-    return fixed_s + max(0.0, q.prompt_tokens - SHORT_PROMPT_TOKENS) * token_s
+def queue_time(q: Any, x: Any) -> Any:
+    """Seconds until the prompts ahead are read: those sent from here, then those of others; and until a slot is free.
+
+    A server reads prompts in the order of arrival, whatever it writes meanwhile. Some of it passes on the way there.
+    """
+    there_s = q.now_s + x[ColumnField.RTT_S]
+    own = np.maximum(x[ColumnField.OWN_READ_MIN_S], x[ColumnField.OWN_READ_END_S] - there_s)
+    return own + np.maximum(0.0, x[ColumnField.FOREIGN_READ_END_S] - there_s) + x[ColumnField.SLOT_WAIT_S]
+
+
+def prefill_time(q: Any, x: Any) -> Any:
+    """Seconds to read the prompt on an idle node."""
+    per_token = x[ColumnField.PREFILL_TOKEN_S] + q.prompt_tokens * x[ColumnField.PREFILL_SQUARE_S]
+    return x[ColumnField.PREFILL_FIXED_S] + q.prompt_tokens * per_token
 
 
 def decode_time(q: Any, step_s: Any, step_token_s: Any) -> Any:
@@ -78,9 +89,11 @@ def memory_wait(q: Any, decode_s: Any, kv_token: Any, free_bytes: Any) -> Any:
     return (short > 0.0) * np.minimum(KV_WAIT_S_MAX, KV_WAIT_SHARE * decode_s * (1.0 + short))
 
 
-def slowdown(q: Any, jobs: Any, prefill_s: Any, per_job_s: Any, token_s: Any) -> Any:
-    """What the jobs already there lose; `token_s` is what one token of context adds to a step."""
-    return OTHERS_WEIGHT * jobs * (prefill_s + q.output_tokens * (per_job_s + q.prompt_tokens * token_s)) * 0.5
+def slowdown(q: Any, x: Any, prefill_s: Any) -> Any:
+    """What the jobs already there lose: they stall while the prompt is read, and their steps grow by one job."""
+    grows = x[ColumnField.STEP_PER_JOB_S] + q.prompt_tokens * x[ColumnField.KV_TOKEN_S]
+    lost = prefill_s * x[ColumnField.STALL_SHARE] + q.output_tokens * grows * OVERLAP
+    return OTHERS_WEIGHT * x[ColumnField.JOBS] * lost
 
 
 def scarcity(q: Any, strain_max: Any, prefill_s: Any, decode_s: Any) -> Any:
@@ -108,12 +121,12 @@ def suspicion(q: Any, last_heard_s: Any, suspect_until_s: Any) -> Any:
 
 def parts(q: Any, x: Any) -> Any:
     """The parts in the order of PARTS, none below zero."""
-    read = prefill_time(q, x[ColumnField.PREFILL_FIXED_S], x[ColumnField.PREFILL_TOKEN_S])
+    read = prefill_time(q, x)
     write = decode_time(q, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
-    away, wait, cold = x[ColumnField.RTT_S], x[ColumnField.QUEUE_S], x[ColumnField.COLD_S]
+    away, wait, cold = x[ColumnField.RTT_S], queue_time(q, x), x[ColumnField.COLD_S]
     memory = memory_wait(q, write, x[ColumnField.KV_BYTES_PER_TOKEN], x[ColumnField.KV_FREE_BYTES])
-    prefill = read * x[ColumnField.SHARING]
-    others = slowdown(q, x[ColumnField.JOBS], read, x[ColumnField.STEP_PER_JOB_S], x[ColumnField.KV_TOKEN_S])
+    prefill = read * x[ColumnField.READ_SLOWER]
+    others = slowdown(q, x, read)
     rare = scarcity(q, x[ColumnField.STRAIN_MAX], read, write)
     paid = price(q, asked_usd(q, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
     so_far = away + wait + cold + memory + prefill + write + others + rare + paid
@@ -139,11 +152,11 @@ def total(q: Any, p: Any) -> Any:
 def lower_bound(q: Any, x: Any) -> Any:
     """Some of the parts, quickly. No part is below zero, so the total cannot be lower than this, to the bit."""
     w = q.weights
-    read = prefill_time(q, x[ColumnField.PREFILL_FIXED_S], x[ColumnField.PREFILL_TOKEN_S])
+    read = prefill_time(q, x)
     write = decode_time(q, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
     paid = price(q, asked_usd(q, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
-    waits = weigh(w[0], x[ColumnField.RTT_S]) + weigh(w[1], x[ColumnField.QUEUE_S]) + weigh(w[2], x[ColumnField.COLD_S])
-    return waits + weigh(w[4], read * x[ColumnField.SHARING]) + weigh(w[5], write) + weigh(w[8], paid)
+    waits = weigh(w[0], x[ColumnField.RTT_S]) + weigh(w[1], queue_time(q, x)) + weigh(w[2], x[ColumnField.COLD_S])
+    return waits + weigh(w[4], read * x[ColumnField.READ_SLOWER]) + weigh(w[5], write) + weigh(w[8], paid)
 
 
 def to_us(cost: Any) -> Any:
@@ -189,6 +202,7 @@ def hash_fractions(seed: int, match_hash: int, node_hashes: NDArray[np.uint64]) 
 
 
 COMPILED = (
+    queue_time,
     prefill_time,
     decode_time,
     memory_wait,

@@ -16,12 +16,19 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.columns import NodeColumns
-from sparewatt.inference.matcher.formula import SHORT_PROMPT_TOKENS
+from sparewatt.inference.matcher.lessons import Lessons
+from sparewatt.policy.gpu_figures import memory_bandwidth_of
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
 
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
-STEP_PER_JOB_SHARE = 0.5
+STEP_PER_JOB_SHARE = 0.05
 """What a further job adds to a decode step, as a share of the step, on servers that were not measured under load."""
+PREFILL_PACE, DECODE_PACE = 0.9, 0.1
+"""Of a server that was not measured with a prompt beside answers: it gives the prompt nearly all, as they all do."""
+OVERDUE_SHARE = 0.125
+"""Prompts that take longer than expected are expected to need this share of their time still."""
+FASTER_MAX = 4.0
+"""How many times faster than it was measured a node may be believed to be, where its card is not known."""
 UNKNOWN_LARGE = 1e18
 BANDWIDTH_MIN, BANDWIDTH_MAX = 1e6, 1e14
 BACKLOG_S_MAX = 1e6
@@ -58,7 +65,7 @@ class HealthRules:
 
 
 class ModelFigures(NamedTuple):
-    """What a model does on the node when it runs alone, as measured."""
+    """What a model does on the node, as measured there."""
 
     is_measured: bool
     weights_bytes: float
@@ -66,21 +73,39 @@ class ModelFigures(NamedTuple):
     """How many jobs the node may run and queue, by its slots."""
     prefill_fixed_s: float
     prefill_token_s: float
+    prefill_square_s: float
+    read_slower: float
+    """How many times longer a prompt takes beside answers."""
+    stall_share: float
+    """What an answer loses of its time while a prompt is read."""
     step_s: float
     per_job_s: float
     bandwidth: float
     token_s: float
     """What one token of context adds to a decode step."""
+    faster_max: float
+    """How many times faster than measured it can be, by its card's memory bandwidth."""
+
+    def prefill_s(self, tokens: float, cached: float = 0.0) -> float:
+        """Seconds to read a prompt on an idle node, of which some tokens are cached."""
+        read = tokens - cached
+        return self.prefill_fixed_s + read * (self.prefill_token_s + (tokens + cached) * self.prefill_square_s)
 
 
 @dataclass(slots=True)
 class ColumnPosition:
-    """Where one of a node's models is in that model's columns."""
+    """One of a node's models: where it is in that model's columns, and what its jobs have taught about it."""
 
     model: str
     columns: NodeColumns
     index: int
     figures: ModelFigures
+    output_tokens: float = 0.0
+    """How long its answers usually are."""
+    reading: Lessons = field(default_factory=Lessons)
+    writing: Lessons = field(default_factory=Lessons)
+    steps: float = 0.0
+    """Decoding steps that its figures allowed since it came, in the company that it had."""
 
 
 @dataclass(slots=True)
@@ -103,19 +128,28 @@ class NodeRow:
     suspect_until_s: float = 0.0
     own_jobs: int = 0
     own_since_report: int = 0
-    own_backlog_s: float = 0.0
+    own_unread_s: float = 0.0
     """Seconds of prefill of the prompts sent from here whose first token has not come."""
+    own_read_from_s: float = 0.0
+    """When the first of them got its turn."""
+    read_at_s: float = 0.0
+    """When the last first token came."""
+    read_done_s: float = 0.0
+    """Seconds of prefill since the last lesson about reading, by the figures."""
+    read_took_s: float = 0.0
+    """How long that took."""
+    is_read_undisturbed: bool = False
+    """Whether nothing else kept the server busy or full meanwhile."""
+    stepped_at_s: float = 0.0
+    """Up to when the steps of its models are counted."""
     own_kv_bytes: float = 0.0
     own_active: dict[str, int] = field(default_factory=dict)
     """Jobs sent from here, by model."""
     jobs_done: int = 0
     jobs_failed: int = 0
-    slowness: float = 0.0
-    """Learned: the log of how much slower the node is than it was measured; below zero it does not count."""
     strain_max: float = 0.0
-    pace: float = 1.0
-    """Derived from `slowness`, and `active_bytes` from the jobs; stored because every report needs them."""
     active_bytes: int = 0
+    """Of `active_bytes_of`; stored because every report needs it."""
 
     @property
     def jobs_now(self) -> int:
@@ -160,11 +194,6 @@ def offline_rows(rows: Iterable[NodeRow], *, now_s: float, rules: HealthRules) -
 # the row as numbers
 
 
-def pace_of(row: NodeRow) -> float:
-    """How many times slower than measured the node was seen to be. Never below 1."""
-    return math.exp(max(0.0, row.slowness))
-
-
 def failure_odds_of(row: NodeRow) -> float:
     failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
     return failed / (1.0 - failed)
@@ -181,40 +210,54 @@ def active_bytes_of(row: NodeRow) -> int:
     return weights_bytes
 
 
+def step_s_of(row: NodeRow, position: ColumnPosition, jobs: float) -> float:
+    """A decoding step by the node's figures in the company of so many jobs, undisturbed by prompts.
+
+    The measured step, a little for each job, and the memory that their contexts and other models make it read.
+    """
+    load, figures = row.load, position.figures
+    kv_bytes = row.own_kv_bytes + load.foreign_kv_bytes
+    if load.kv_capacity_bytes is not None:
+        kv_bytes = min(kv_bytes, load.kv_capacity_bytes)
+    read_bytes = kv_bytes + load.foreign_active_bytes + row.active_bytes
+    if position.model in row.own_active or position.model in load.foreign_models:
+        read_bytes -= figures.weights_bytes
+    return figures.step_s + figures.per_job_s * jobs + read_bytes / figures.bandwidth
+
+
 def load_values(row: NodeRow, position: ColumnPosition, unseen_jobs: float) -> tuple[float, ...]:
     """The first group of columns. `unseen_jobs`: what other gateways may have sent since the last report.
 
-    Prefill and decode halve each other's speed when both go on. A decode step is the measured one plus what the jobs
-    there add to it: a little for each, and the memory that they make it read. Prompts take half of their share of the
-    time from it. Written in one piece, because a call per term would take a tenth of the time that a report may take.
+    Answers stall while prompts are read, by the share of the time in which that happens.
     """
-    load, pace, active = row.load, row.pace, row.own_active
-    is_measured, weights_bytes, jobs_max, _, _, step_s, per_job_s, bandwidth, token_s = position.figures
-    foreign, draining, heard_s = load.foreign, load.draining, row.last_heard_s
+    load, figures, heard_s = row.load, position.figures, row.last_heard_s
+    foreign, draining, slots = load.foreign, load.draining, row.specs.slots
     jobs_now = row.own_jobs + foreign
     jobs = jobs_now + unseen_jobs
-    kv_bytes, kv_capacity = row.own_kv_bytes + load.foreign_kv_bytes, load.kv_capacity_bytes
-    kv_read, kv_free = kv_bytes, UNKNOWN_LARGE
-    if kv_capacity is not None:
-        kv_read, kv_free = min(kv_bytes, kv_capacity), kv_capacity - kv_bytes
-    read_bytes = kv_read + load.foreign_active_bytes + row.active_bytes
-    if (active and position.model in active) or position.model in load.foreign_models:
-        read_bytes -= weights_bytes
+    kv_free = UNKNOWN_LARGE
+    if load.kv_capacity_bytes is not None:
+        kv_free = load.kv_capacity_bytes - row.own_kv_bytes - load.foreign_kv_bytes
+    jobs_max = figures.jobs_max
     if jobs_max > LINK_JOBS_MAX:
         jobs_max = min(jobs_max, LINK_JOBS_MAX + foreign)
-    is_open = jobs_now < jobs_max and row.connected and not draining and is_measured
-    sharing = 2.0 if jobs > 0.5 else 1.0
+    is_open = jobs_now < jobs_max and row.connected and not draining and figures.is_measured
     share, backlog_s = load.prefill_share, load.foreign_backlog_s
     if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
         share, backlog_s = _clamp(share, 1.0), _clamp(backlog_s, BACKLOG_S_MAX)
-    slower = pace / (1.0 - share * 0.5) if share else pace
-    backlog_s += row.own_backlog_s
+    slower = position.writing.factor / (1.0 - share * figures.stall_share)
+    step_s = step_s_of(row, position, jobs) * slower
+    read_slower = figures.read_slower if jobs > 0.5 else 1.0
+    unread_s = row.own_unread_s * read_slower
+    beyond = jobs - slots + 1.0
     return (
         heard_s if is_open else -math.inf,
-        backlog_s * sharing * pace,
-        sharing,
-        (step_s + per_job_s * jobs + read_bytes / bandwidth) * slower,
-        token_s * slower,
+        row.own_read_from_s + unread_s,
+        unread_s * OVERDUE_SHARE,
+        heard_s + backlog_s * read_slower,
+        position.output_tokens * step_s * beyond / slots if beyond > 0.0 else 0.0,
+        read_slower,
+        step_s,
+        figures.token_s * slower,
         jobs,
         kv_free,
         jobs_max + unseen_jobs,
@@ -225,11 +268,13 @@ def load_values(row: NodeRow, position: ColumnPosition, unseen_jobs: float) -> t
 
 def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     """The second group."""
+    reading = position.reading.factor
     return (
         row.connected,
         row.rtt_s,
-        position.figures.prefill_fixed_s * row.pace,
-        position.figures.prefill_token_s * row.pace,
+        position.figures.prefill_fixed_s * reading,
+        position.figures.prefill_token_s * reading,
+        position.figures.prefill_square_s * reading,
         failure_odds_of(row),
         row.suspect_until_s,
         row.strain_max,
@@ -248,6 +293,7 @@ def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tu
         model.load_s,
         figures.per_job_s,
         figures.token_s,
+        figures.stall_share,
         model.kv_bytes_per_token,
         model.prompt_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
         model.completion_price_nano / NANO_PER_USD / TOKENS_PER_PRICE,
@@ -262,29 +308,50 @@ def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tu
         specs.hourly_price_nano / NANO_PER_USD,
     )
     is_possible = figures.bandwidth >= BANDWIDTH_MIN and all(
-        0.0 <= value <= UNKNOWN_LARGE for value in (*figures, *values[:7], *values[8:])
+        0.0 <= value <= UNKNOWN_LARGE for value in (*figures, *values[:8], *values[9:])
     )
     return (figures, values) if is_possible else UNUSABLE
 
 
 def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
-    speed = model.measured if model.measured and _is_possible(model.measured) else None
-    prefill_tps = speed.prefill_tps if speed else SLOWEST_TPS
-    step_s = 1.0 / (speed.decode_tps if speed else SLOWEST_TPS)
-    per_job_s = speed.step_per_job_s if speed and speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s
-    derived = max(BANDWIDTH_MIN, model.weights_bytes / step_s) if model.weights_bytes else UNKNOWN_LARGE
-    bandwidth = min(derived if specs.bandwidth_bytes_s is None else specs.bandwidth_bytes_s, UNKNOWN_LARGE)
+    speed = model.measured if model.measured and _is_possible(model.measured) else UNMEASURED
+    step_s = 1.0 / speed.decode_tps
+    bandwidth = _bandwidth(specs, model, speed)
     return ModelFigures(
-        is_measured=speed is not None,
+        is_measured=speed is not UNMEASURED,
         weights_bytes=model.weights_bytes,
-        prefill_fixed_s=max(speed.ttft_s if speed else 0.0, SHORT_PROMPT_TOKENS / prefill_tps),
-        prefill_token_s=1.0 / prefill_tps,
         jobs_max=specs.slots * _JOBS_PER_SLOT,
+        prefill_fixed_s=speed.ttft_s,
+        prefill_token_s=1.0 / speed.prefill_tps,
+        prefill_square_s=speed.prefill_square_s,
+        read_slower=1.0 / (speed.prefill_pace or PREFILL_PACE),
+        stall_share=1.0 - (speed.decode_pace or DECODE_PACE),
         step_s=step_s,
-        per_job_s=per_job_s,
+        per_job_s=speed.step_per_job_s if speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s,
         bandwidth=bandwidth,
         token_s=model.kv_bytes_per_token / bandwidth if bandwidth > 0 else 0.0,
+        faster_max=_faster_max(specs, model, step_s),
     )
+
+
+def _bandwidth(specs: NodeSpecs, model: ModelReport, speed: Speed) -> float:
+    """Bytes per second of decoding: by what a token of context was measured to add, the card, or a step alone."""
+    if speed.step_per_token_s and model.kv_bytes_per_token:
+        found = model.kv_bytes_per_token / speed.step_per_token_s
+    elif specs.bandwidth_bytes_s is not None:
+        found = specs.bandwidth_bytes_s
+    else:
+        found = max(BANDWIDTH_MIN, model.weights_bytes * speed.decode_tps) if model.weights_bytes else UNKNOWN_LARGE
+    return min(found, UNKNOWN_LARGE)
+
+
+def _faster_max(specs: NodeSpecs, model: ModelReport, step_s: float) -> float:
+    """A step reads all weights: no card does it faster than its memory allows."""
+    card = memory_bandwidth_of(specs.gpu)
+    if card is None or not model.weights_bytes:
+        return FASTER_MAX
+    fastest_s = model.weights_bytes / (card * max(1, specs.gpu_count))
+    return min(FASTER_MAX, max(1.0, step_s / fastest_s))
 
 
 def _fits_tokens(specs: NodeSpecs, model: ModelReport) -> float:
@@ -299,6 +366,9 @@ def _fits_tokens(specs: NodeSpecs, model: ModelReport) -> float:
 
 def _is_possible(speed: Speed) -> bool:
     return all(SLOWEST_TPS <= tps <= FASTEST_TPS for tps in (speed.prefill_tps, speed.decode_tps))
+
+
+UNMEASURED = Speed(SLOWEST_TPS, SLOWEST_TPS)
 
 
 UNUSABLE = specs_values(NodeSpecs("?", "?", "?", 0, 0, 0.0, 0, 1, "?", "?"), ModelReport("?", "on_disk", 0, 0, 0, 0))

@@ -1,7 +1,8 @@
 """The table of nodes that the matcher reads: what they report, and the jobs sent to them. In memory only.
 
 A reservation counts a job at the moment of the pick, before the node has received it: without that, every job of a
-burst would go to the same node. Observation may only lower a node's speed, never raise it above its own figures.
+burst would go to the same node. What jobs teach about a node's speed is adjusted for the company that they had: for
+each model in use the table counts the steps that the node's figures allow while jobs come and go.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from sparewatt.inference.matcher.formula import hash_text
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.matcher.node_row import (
     BANDWIDTH_MAX,
-    SLOWEST_TPS,
     TOKENS_PER_PRICE,
     ColumnPosition,
     NodeRow,
     active_bytes_of,
     load_values,
-    pace_of,
     record_values,
     specs_values,
+    step_s_of,
 )
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
@@ -138,11 +138,12 @@ _NO_PRICES: Floats = np.empty(0)
 DIRTY_ROWS_MAX = 64
 """Rows that a match may find to be written: a tenth of a millisecond."""
 
-LEARN_AT_LEAST = 0.08
-LESSON_MAX = 3.0
-"""One observation may say that a node is twenty times slower than believed, not more."""
-SLOWNESS_MAX = 16.0
-"""Ten million times slower than it says: the farthest that a report's figures can be from the truth."""
+READ_LESSON_S = 0.25
+"""Prompts are timed together until they should have taken this long: one may share its chunk with the next."""
+STALL_MAX = 2.0
+"""How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
+STEPS_MIN = 7
+"""Fewer steps say more about the network than about a node's speed."""
 
 
 class Reservation(msgspec.Struct, eq=False, gc=False):
@@ -150,10 +151,16 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
 
     node_id: NodeId
     model: ModelId
-    backlog_s: float
+    prefill_s: float
+    """To read its prompt, by what is known of the node."""
+    figures_s: float
+    """The same by the node's figures alone."""
     kv_bytes: float
     made_at_s: float
     reading_prompt: bool = True
+    """False once its first token came, or where that is not seen."""
+    steps_before: float = 0.0
+    """Steps that the node's figures had allowed when its first token came."""
     released: bool = False
 
 
@@ -264,7 +271,7 @@ class NodeTable:
             self._remove_position(row, gone)
         for model in row.models.values():
             self._write_specs(row, model)
-        row.pace, row.active_bytes = pace_of(row), active_bytes_of(row)
+        row.active_bytes = active_bytes_of(row)
         self.capacity.update(row)
         self._mark(row)
 
@@ -272,12 +279,15 @@ class NodeTable:
         row = self._rows[node_id]
         before = row.load
         row.last_heard_s = now_s
-        if not row.own_since_report and load == before:
+        if not row.own_since_report and load == before and not load.foreign_backlog_s:
             for position in row.positions.values():
                 position.columns.write_heartbeat(position.index, now_s)
             return
+        self._count_steps(row, now_s)
         row.load = load
         row.own_since_report = 0
+        if load.foreign:
+            row.is_read_undisturbed = False
         if load.foreign_models != before.foreign_models:
             row.active_bytes = active_bytes_of(row)
         if load.draining is not before.draining:
@@ -294,19 +304,27 @@ class NodeTable:
 
     # reservations
 
-    def reserve(self, node_id: NodeId, job: MatchJob, *, now_s: float, cached_tokens: int = 0) -> Reservation:
-        """Count the job on the node from now on. Cached tokens of its prompt need no prefill."""
+    def reserve(
+        self, node_id: NodeId, job: MatchJob, *, now_s: float, cached_tokens: int = 0, is_streamed: bool = True
+    ) -> Reservation:
+        """Count the job on the node from now on. Cached tokens of its prompt need no prefill.
+
+        When the prompt of an answer that is not streamed has been read is not seen: it is taken to be read in time.
+        """
         row = self._rows[node_id]
-        model = row.models[job.model]
-        tps = max(SLOWEST_TPS, model.measured.prefill_tps) if model.measured else SLOWEST_TPS
-        backlog_s = (job.prompt_tokens - cached_tokens) / tps
-        kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token
-        reservation = Reservation(node_id, job.model, backlog_s, kv_bytes, now_s)
+        position = row.positions[job.model]
+        self._count_steps(row, now_s)
+        figures_s = position.figures.prefill_s(job.prompt_tokens, cached_tokens)
+        prefill_s = figures_s * position.reading.factor
+        kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * row.models[job.model].kv_bytes_per_token
+        reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed)
         self._reservations[id(reservation)] = reservation
+        self._begin_reading(row, reservation, now_s)
         row.own_jobs += 1
         row.own_since_report += 1
-        row.own_backlog_s += backlog_s
         row.own_kv_bytes += kv_bytes
+        if row.own_jobs > row.specs.slots:
+            row.is_read_undisturbed = False
         if _count_up(row.own_active, job.model):
             row.active_bytes = active_bytes_of(row)
         _count_up(self._in_flight, job.model)
@@ -314,29 +332,51 @@ class NodeTable:
         self._mark(row)
         return reservation
 
-    def note_prefill_done(self, reservation: Reservation) -> None:
-        """The first token came: the prompt no longer delays other jobs."""
-        if reservation.reading_prompt and not reservation.released:
-            reservation.reading_prompt = False
-            row = self._rows[reservation.node_id]
-            row.own_backlog_s = max(0.0, row.own_backlog_s - reservation.backlog_s)
-            self._mark(row)
+    def _begin_reading(self, row: NodeRow, reservation: Reservation, now_s: float) -> None:
+        """Its turn comes behind the prompts that were sent before."""
+        if row.own_unread_s <= 0.0:
+            row.own_read_from_s = max(row.own_read_from_s, now_s + row.rtt_s)
+        if reservation.reading_prompt:
+            row.own_unread_s += reservation.prefill_s
+        else:
+            row.own_read_from_s += reservation.prefill_s
+            row.is_read_undisturbed = False
 
-    def release(self, reservation: Reservation) -> None:
+    def note_first_token(self, reservation: Reservation, *, now_s: float) -> None:
+        """The prompt is read: it no longer delays other jobs, and says how fast the node reads."""
+        if not reservation.reading_prompt or reservation.released:
+            return
+        row = self._rows[reservation.node_id]
+        position = row.positions.get(reservation.model)
+        self._count_steps(row, now_s)
+        if position is not None:
+            self._learn_reading(row, position, reservation, now_s)
+            reservation.steps_before = position.steps
+        self._end_reading(row, reservation, now_s)
+
+    def _end_reading(self, row: NodeRow, reservation: Reservation, now_s: float) -> None:
+        reservation.reading_prompt = False
+        row.own_unread_s = max(0.0, row.own_unread_s - reservation.prefill_s)
+        row.own_read_from_s = now_s
+        self._mark(row)
+
+    def release(self, reservation: Reservation, *, now_s: float) -> None:
         if reservation.released:
             return
+        row = self._rows[reservation.node_id]
+        self._count_steps(row, now_s)
         if reservation.reading_prompt:
-            self.note_prefill_done(reservation)
+            row.is_read_undisturbed = False
+            self._end_reading(row, reservation, now_s)
         reservation.released = True
         self._reservations.pop(id(reservation), None)
-        row = self._rows[reservation.node_id]
         row.own_jobs -= 1
         if row.own_since_report:
             row.own_since_report -= 1
         if row.own_jobs:
             row.own_kv_bytes = max(0.0, row.own_kv_bytes - reservation.kv_bytes)
         else:
-            row.own_kv_bytes = row.own_backlog_s = 0.0
+            row.own_kv_bytes = row.own_unread_s = 0.0
         if _count_down(row.own_active, reservation.model):
             row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, reservation.model)
@@ -349,7 +389,7 @@ class NodeTable:
             reservation for reservation in self._reservations.values() if now_s - reservation.made_at_s > older_than_s
         ]
         for reservation in leaked:
-            self.release(reservation)
+            self.release(reservation, now_s=now_s)
         return len(leaked)
 
     # what jobs teach
@@ -361,7 +401,10 @@ class NodeTable:
         if output_tokens is not None:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
-            self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
+            now = self._typical_output[model] = before + OUTPUT_EWMA * (learned - before)
+            position = row.positions.get(model)
+            if position is not None:
+                position.output_tokens = now
         self._mark(row)
 
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
@@ -370,16 +413,59 @@ class NodeTable:
         row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
         self._mark(row)
 
-    def note_speed(self, node_id: NodeId, *, predicted_s: float, observed_s: float) -> None:
-        """How long something took against what the node's own figures, uncorrected, predicted."""
-        if not (predicted_s > 0 and observed_s > 0):
+    def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> None:
+        """An answer is whole: how many steps it took since its first token. Call it before the release."""
+        row = self._rows[reservation.node_id]
+        position = row.positions.get(reservation.model)
+        if position is None or steps < STEPS_MIN or not reservation.steps_before:
             return
-        row = self._rows[node_id]
-        seen = min(SLOWNESS_MAX, max(-LESSON_MAX, math.log(observed_s) - math.log(predicted_s)))
-        lesson = min(LESSON_MAX, max(-LESSON_MAX, seen - row.slowness))
-        row.slowness += lesson * max(LEARN_AT_LEAST, 1.0 / (2 + row.jobs_done))
-        row.pace = pace_of(row)
+        self._count_steps(row, now_s)
+        allowed = position.steps - reservation.steps_before
+        position.writing.add(observed=allowed, predicted=steps, faster_max=position.figures.faster_max)
         self._mark(row)
+
+    def _learn_reading(self, row: NodeRow, position: ColumnPosition, reservation: Reservation, now_s: float) -> None:
+        """A prompt is timed from when it arrived, or from when the one before it was read."""
+        is_beside_answers = row.own_jobs > 1
+        turn_s = max(reservation.made_at_s + row.rtt_s, row.read_at_s)
+        took_s = max(0.0, now_s - turn_s)
+        row.read_took_s += took_s
+        row.read_done_s += reservation.figures_s * (position.figures.read_slower if is_beside_answers else 1.0)
+        row.read_at_s = now_s
+        if is_beside_answers and not row.load.foreign:
+            self._count_stall(row, min(took_s, STALL_MAX * reservation.prefill_s))
+        is_last = row.own_unread_s - reservation.prefill_s <= 0.0
+        if not is_last and row.read_done_s < READ_LESSON_S:
+            return
+        if row.is_read_undisturbed and len(row.own_active) == 1:
+            faster_max = position.figures.faster_max
+            position.reading.add(observed=row.read_took_s, predicted=row.read_done_s, faster_max=faster_max)
+        row.read_done_s = row.read_took_s = 0.0
+        row.is_read_undisturbed = not row.load.foreign and row.own_jobs <= row.specs.slots
+
+    def _count_steps(self, row: NodeRow, now_s: float) -> None:
+        """Count the steps that its figures allow each model in use, up to now, before something changes.
+
+        When prompts of others are read is not seen, only how much of the time: then that share is lost.
+        """
+        passed_s, row.stepped_at_s = now_s - row.stepped_at_s, now_s
+        if passed_s <= 0.0 or not row.own_active:
+            return
+        load = row.load
+        others, share = row.own_jobs + load.foreign - 1, load.prefill_share if load.foreign else 0.0
+        for model in row.own_active:
+            position = row.positions.get(model)
+            if position is not None:
+                pace = 1.0 - share * position.figures.stall_share
+                position.steps += passed_s * pace / step_s_of(row, position, others)
+
+    def _count_stall(self, row: NodeRow, took_s: float) -> None:
+        """A prompt was read for so long: the other jobs got fewer steps in that time."""
+        for model in row.own_active:
+            position = row.positions.get(model)
+            if position is not None:
+                lost_s = took_s * position.figures.stall_share
+                position.steps -= lost_s / step_s_of(row, position, row.own_jobs - 1)
 
     def typical_output_tokens(self, model: ModelId) -> int:
         return max(1, round(self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)))
@@ -458,6 +544,7 @@ class NodeTable:
                 columns = self._columns[model.id] = NodeColumns(version=self._version_floor)
             index = columns.add(row.id, row.hash, row.index)
             position = row.positions[model.id] = ColumnPosition(model.id, columns, index, figures)
+            position.output_tokens = float(self.typical_output_tokens(ModelId(model.id)))
         position.figures = figures
         position.columns.write_specs(position.index, values)
         cachers = self._prefix_cachers.setdefault(model.id, set())

@@ -1,8 +1,8 @@
 """How a simulated machine really behaves. A gateway sees only what the machine reports.
 
-Prefill is sequential; decoding is batched, one token for each running job per step. A step reads the weights of the
-models in use and the KV cache of all running jobs. Prefill and decoding halve each other's speed. All running jobs
-advance at the same pace, so one step counter serves them all: a job ends when the counter reaches its last step.
+Prompts are read in the order of arrival; decoding is batched, one token for each running job per step. While a prompt
+is read, the running jobs get a token per chunk of it (`physics`). All running jobs advance at the same pace, so one
+step counter serves them all: a job ends when the counter reaches its last step.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 
+from sparewatt.sim.fleet.physics import UNDISTURBED, IterationPace, shared_pace
 from sparewatt.sim.fleet.prefix_cache import PrefixCache
-from sparewatt.sim.scenario import CONTEXT_GB, GB, STEP_FIXED_S, STEP_PER_JOB_S, SimModel, Site
+from sparewatt.sim.scenario import CONTEXT_GB, GB, SimModel, Site
 from sparewatt.sim.traffic import SimJob
 
 NEVER = float("inf")
@@ -78,7 +79,8 @@ class SimMachine:
         self.site = site
         self._models = models
         self._callbacks = callbacks
-        self._flops = site.flops
+        self._family, self._bandwidth = site.family, site.bandwidth
+        self._prefills = {model.number: site.prefill(model) for model in models}
         self.alive = True
         self.states = {model.number: self._initial_state(model.number) for model in models if site.fits(model)}
         self._last_used = dict.fromkeys(self.states, 0.0)
@@ -101,7 +103,7 @@ class SimMachine:
         self._waiting_for_model: dict[int, list[SimJob]] = {}
         self._loading: tuple[int, float] | None = None
         self.prefilling: SimJob | None = None
-        self._prefill_left_s = 0.0
+        self._prefill_left_s = self._prefill_total_s = 0.0
         self._running: list[tuple[float, int, SimJob]] = []
         self.jobs_by_model: Counter[int] = Counter()
         """Only jobs in prefill or decoding: their models' weights are read in every step."""
@@ -127,15 +129,24 @@ class SimMachine:
         return len(self._running)
 
     def prefill_s(self, job: SimJob) -> float:
-        return 2 * job.model.active_params * (job.prompt_tokens - job.cached_tokens) / self._flops
+        return self._prefills[job.model.number].seconds(job.prompt_tokens, job.cached_tokens)
 
     def backlog_s(self) -> float:
         """Seconds of prefill ahead of a new prompt, at full speed."""
         return self._waiting_s + (self._prefill_left_s if self.prefilling is not None else 0.0)
 
     def step_s(self) -> float:
-        reads = (self.active_bytes + self.kv_read) / self.site.bandwidth
-        return reads + STEP_FIXED_S + STEP_PER_JOB_S * len(self._running)
+        reads = (self.active_bytes + self.kv_read) / self._bandwidth
+        return reads + self._family.step_fixed_s + self._family.step_per_job_s * len(self._running)
+
+    def pace(self) -> IterationPace:
+        """How fast prefill and decoding go now, as shares of their speed alone."""
+        job = self.prefilling
+        if job is None or not self._running:
+            return UNDISTURBED
+        prefill, step_s = self._prefills[job.model.number], self.step_s()
+        chunk_s = prefill.chunk_s(self._prefill_total_s, job.prompt_tokens - job.cached_tokens)
+        return shared_pace(chunk_s, step_s, self.active_bytes / self._bandwidth + self._family.step_fixed_s)
 
     # for the oracle only
 
@@ -160,7 +171,7 @@ class SimMachine:
         """
         self.advance(now_s)
         need = job.kv_bytes + in_flight_kv + self.queued_kv() - (self.kv_capacity - self.kv_used)
-        step_s, wait_s = self.step_s() * (2.0 if self.prefilling is not None else 1.0), 0.0
+        step_s, wait_s = self.step_s() / self.pace().decode, 0.0
         for last_step, _, running in sorted(self._running, key=lambda entry: entry[0]):
             if need <= 0:
                 return wait_s
@@ -171,6 +182,23 @@ class SimMachine:
         lengths = [other.output_tokens for other in self._waiting] or [job.output_tokens]
         per_round_s = sum(lengths) / len(lengths) * step_s
         return wait_s + per_round_s * need / max(job.kv_bytes, self.kv_capacity)
+
+    def running_jobs(self) -> list[tuple[float, int, SimJob]]:
+        """Each with its steps left and its number."""
+        return [(max(0.0, last - self._steps), number, job) for last, number, job in self._running]
+
+    def queued_jobs(self) -> list[tuple[SimJob, float]]:
+        """The prompt that is being read and those that wait, each with the prefill left."""
+        prefilling = [] if self.prefilling is None else [(self.prefilling, max(0.0, self._prefill_left_s))]
+        return [*prefilling, *((job, self.prefill_s(job)) for job in self._waiting)]
+
+    def prefill_s_of(self, job: SimJob) -> float:
+        """Of a job that has not arrived, with what the machine has cached now."""
+        return self._prefills[job.model.number].seconds(job.prompt_tokens, self.cache.tokens_of(job))
+
+    def chunk_s(self, job: SimJob) -> float:
+        tokens = job.prompt_tokens - job.cached_tokens
+        return self._prefills[job.model.number].chunk_s(self.prefill_s(job), tokens)
 
     def all_jobs(self) -> list[SimJob]:
         prefilling = [] if self.prefilling is None else [self.prefilling]
@@ -184,23 +212,20 @@ class SimMachine:
         self._now_s = now_s
         if passed_s <= 0:
             return
-        pace = self._pace()
+        pace = self.pace()
         if self._running:
-            self._steps += passed_s * pace / self.step_s()
+            self._steps += passed_s * pace.decode / self.step_s()
         if self.prefilling is not None:
-            self._prefill_left_s -= passed_s * pace
+            self._prefill_left_s -= passed_s * pace.prefill
             self.busy_prefill_s += passed_s
 
-    def _pace(self) -> float:
-        """Prefill and decoding share the card."""
-        return 0.5 if self.prefilling is not None and self._running else 1.0
-
     def next_event_s(self) -> float:
-        pace, due = self._pace(), NEVER
+        pace, due = self.pace(), NEVER
         if self.prefilling is not None:
-            due = self._now_s + max(0.0, self._prefill_left_s) / pace
+            due = self._now_s + max(0.0, self._prefill_left_s) / pace.prefill
         if self._running:
-            due = min(due, self._now_s + max(0.0, self._running[0][0] - self._steps) * self.step_s() / pace)
+            left_s = max(0.0, self._running[0][0] - self._steps) * self.step_s() / pace.decode
+            due = min(due, self._now_s + left_s)
         if self._loading is not None:
             due = min(due, self._loading[1])
         return due
@@ -299,7 +324,7 @@ class SimMachine:
             job = self._waiting.popleft()
             self._unqueue(job)
             self.prefilling = job
-            self._prefill_left_s = self.prefill_s(job)
+            self._prefill_left_s = self._prefill_total_s = self.prefill_s(job)
             self.kv_used += job.kv_bytes
             self._trim_cache()
             if job.model.number not in self.jobs_by_model:

@@ -15,15 +15,8 @@ from sparewatt.node.jobs.ttft_estimator import BackendCapacity, TtftEstimator
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
 from sparewatt.protocol.link.node_report import ModelState as ReportedState
 from sparewatt.sim.fleet.machine import SimMachine
-from sparewatt.sim.scenario import (
-    STEP_PER_JOB_S,
-    Scenario,
-    SimModel,
-    Site,
-    nominal_decode_tps,
-    nominal_prefill_tps,
-    price_table,
-)
+from sparewatt.sim.fleet.measuring import measured_speed
+from sparewatt.sim.scenario import Scenario, SimModel, price_table
 from sparewatt.sim.traffic import SimJob
 
 COUNT_MAX = 100_000
@@ -78,7 +71,9 @@ class SimNode:
         state: ReportedState = self._machine.states[model.number].value
         report = self._reports.get((model.number, state))
         if report is None:
-            report = _model_report(self._machine, model, own_speed(self._machine.site, model), usd_per_token=(0.0, 0.0))
+            report = _model_report(
+                self._machine, model, measured_speed(self._machine.site, model), usd_per_token=(0.0, 0.0)
+            )
             self._reports[model.number, state] = report
         return report
 
@@ -165,7 +160,7 @@ class SimReporter:
     def _public_report(self, machine: SimMachine, model: SimModel) -> ModelReport:
         at = (model.number, machine.site.number)
         prices = (self._price.prompt[at], self._price.completion[at])
-        has_cache, speed = self._reports_prefix_cache, claimed_speed(machine.site, model)
+        has_cache, speed = self._reports_prefix_cache, measured_speed(machine.site, model)
         return _model_report(machine, model, speed, usd_per_token=prices, has_prefix_cache=has_cache)
 
 
@@ -193,21 +188,3 @@ def _model_report(
 
 def node_id(site: int) -> NodeId:
     return NodeId(f"0x{site:040x}")
-
-
-def claimed_speed(site: Site, model: SimModel) -> Speed:
-    """What the node reports: the card's nominal speed, or a multiple of it."""
-    return Speed(
-        prefill_tps=site.claims * nominal_prefill_tps(site, model.active_params),
-        decode_tps=site.claims * nominal_decode_tps(site, model.weights_bytes, 1),
-        step_per_job_s=STEP_PER_JOB_S / site.claims,
-    )
-
-
-def own_speed(site: Site, model: SimModel) -> Speed:
-    """What the node measured on itself: its real speed, times the factor of a liar."""
-    return Speed(
-        prefill_tps=site.claims * site.flops / (2 * model.active_params),
-        decode_tps=site.claims * site.speed * nominal_decode_tps(site, model.weights_bytes, 1),
-        step_per_job_s=STEP_PER_JOB_S / site.claims,
-    )

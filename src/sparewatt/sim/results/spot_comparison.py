@@ -8,18 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparewatt.sim.scenario import (
-    DECODE_BANDWIDTH_SHARE,
-    GB,
-    PREFILL_FLOPS_SHARE,
-    PRICED_BATCH,
-    STEP_FIXED_S,
-    STEP_PER_JOB_S,
-    SimGpu,
-    SimModel,
-    fits,
-    read_fleet,
-)
+from sparewatt.sim.fleet.physics import BATCHING
+from sparewatt.sim.scenario import GB, PRICED_BATCH, SimGpu, SimModel, fits, read_fleet
 from sparewatt.sim.study import StudyCase, StudyRun
 from sparewatt.sim.traffic import SimJob
 
@@ -76,9 +66,9 @@ def _cheapest(jobs: Sequence[SimJob], *, duration_s: float) -> SpotRow:
 
 def busy_seconds(gpu: SimGpu, model: SimModel, prompt_tokens: int, output_tokens: int) -> float:
     """How long one card works on so many tokens, at its nominal speed."""
-    prefill_s = 2 * model.active_params * prompt_tokens / (PREFILL_FLOPS_SHARE * gpu.tflops * 1e12)
-    step_s = model.weights_bytes / (DECODE_BANDWIDTH_SHARE * gpu.bandwidth_gb_s * GB) + STEP_FIXED_S
-    return prefill_s + output_tokens * (step_s + STEP_PER_JOB_S * PRICED_BATCH) / PRICED_BATCH
+    prefill_s = 2 * model.active_params * prompt_tokens / (BATCHING.flops_share * gpu.tflops * 1e12)
+    step_s = model.weights_bytes / (BATCHING.bandwidth_share * gpu.bandwidth_gb_s * GB) + BATCHING.step_fixed_s
+    return prefill_s + output_tokens * (step_s + BATCHING.step_per_job_s * PRICED_BATCH) / PRICED_BATCH
 
 
 def all_models(rows: Sequence[SpotRow]) -> tuple[float, float]:
@@ -96,7 +86,7 @@ def network_row(case: StudyCase, run: StudyRun) -> NetworkRow:
         return NetworkRow(run.summary.usd_per_mtok, (math.nan, math.nan), (math.nan, math.nan))
     round_trip = np.array([run.world.rtt_s(job.gateway, job.site or 0) for job in done])
     sites = case.scenario.sites
-    prefill = np.array([2 * job.model.active_params * job.prompt_tokens / sites[job.site or 0].flops for job in done])
+    prefill = np.array([sites[job.site or 0].prefill(job.model).seconds(job.prompt_tokens) for job in done])
     first = np.array([(job.first_token_s or 0.0) - job.arrived_s for job in done])
     waiting = np.maximum(0.0, first - round_trip - prefill)
     return NetworkRow(run.summary.usd_per_mtok, _median_and_p99(round_trip), _median_and_p99(waiting))

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, Floats, Scenario, price_table
+from sparewatt.sim.fleet.physics import Floats, PrefillColumns
+from sparewatt.sim.scenario import Scenario, price_table
 from sparewatt.sim.traffic import SimJob
 
 TIMEOUT_S, FIRST_TOKEN_TIMEOUT_S = 300.0, 180.0
@@ -65,8 +66,9 @@ def measure(jobs: Sequence[SimJob]) -> RunMeasurements:
 
 def lower_bound(scenario: Scenario, jobs: Sequence[SimJob], rtt_s: Sequence[Floats]) -> RunMeasurements:
     """Every job alone on its best warm machine, with full prefill. Only a prefix cache can be faster."""
-    flops = np.array([site.flops for site in scenario.sites])
     bandwidth = np.array([site.bandwidth for site in scenario.sites])
+    alone_s = [np.array([site.alone_step_s(model) for site in scenario.sites]) for model in scenario.models]
+    prefills = [PrefillColumns.of([site.prefill(model) for site in scenario.sites]) for model in scenario.models]
     sites_by_model = [_warm_sites(scenario, model.number) for model in scenario.models]
     rows: list[tuple[float, float, int]] = []
     for job in jobs:
@@ -74,9 +76,9 @@ def lower_bound(scenario: Scenario, jobs: Sequence[SimJob], rtt_s: Sequence[Floa
         if not sites.size:
             rows.append((FIRST_TOKEN_TIMEOUT_S, TIMEOUT_S, -1))
             continue
-        prefill = 2 * job.model.active_params * job.prompt_tokens / flops[sites]
+        prefill = prefills[job.model.number].seconds(job.prompt_tokens)[sites]
         ttft = job.user_rtt_s + rtt_s[job.gateway][sites] + prefill
-        step = (job.model.weights_bytes + job.kv_read_bytes) / bandwidth[sites] + STEP_FIXED_S + STEP_PER_JOB_S
+        step = alone_s[job.model.number][sites] + job.kv_read_bytes / bandwidth[sites]
         e2e = ttft + job.output_tokens * step
         best = int(np.argmin(e2e))
         rows.append((float(ttft[best]), float(e2e[best]), int(sites[best])))

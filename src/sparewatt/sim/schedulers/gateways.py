@@ -5,8 +5,6 @@ A table is filled only by delayed reports and replies; `choose` reads nothing of
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S, REFUSALS_MAX
@@ -14,7 +12,6 @@ from sparewatt.core.rng import seeded
 from sparewatt.inference.admission.model import AdmissionRequest
 from sparewatt.inference.admission.rules import cost_tokens
 from sparewatt.inference.admission.service import AdmissionControl
-from sparewatt.inference.dispatch.node_selection import STEPS_MIN, predicted_step_s
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.match import match
@@ -30,14 +27,6 @@ USERS = 64
 """API keys that send the requests, round robin."""
 
 
-class InFlightJob(NamedTuple):
-    """A running job in its gateway's memory."""
-
-    reservation: Reservation
-    step_s: float | None
-    """The predicted time per token, if the ranking predicts times."""
-
-
 class SimGateways:
     """Implements Scheduler for all gateways together."""
 
@@ -48,7 +37,7 @@ class SimGateways:
         self._rules = HealthRules(heartbeat_s=heartbeat_s)
         self._reporter = SimReporter(world.machines, world.nodes, world.scenario, reports_prefix_cache=affinity)
         self._ids = [node_id(site) for site in range(len(world.machines))]
-        self._in_flight: dict[int, InFlightJob] = {}
+        self._in_flight: dict[int, Reservation] = {}
         self._is_report_due = [False] * len(self._ids)
         self._reported_at_s = [0.0] * len(self._ids)
         n = len(world.gateway_regions)
@@ -122,12 +111,11 @@ class SimGateways:
         if picked is None:
             return None
         node, prediction = picked
-        step_s = None if prediction is None else predicted_step_s(prediction, wanted, table.get(node))
         job.believed_tokens = 0 if prediction is None else prediction.cached_tokens
-        reservation = table.reserve(node, wanted, now_s=now_s, cached_tokens=job.believed_tokens)
-        self._in_flight[job.number] = InFlightJob(reservation, step_s)
+        self._in_flight[job.number] = table.reserve(node, wanted, now_s=now_s, cached_tokens=job.believed_tokens)
         site = int(node, 16)
         job.promised_ttft_s = 0.0 if prediction is None else self._promise_s(job, site, prediction)
+        job.predicted_ttft_s = None if prediction is None else prediction.predicted_ttft_s
         return site
 
     def _context(self, job: SimJob, now_s: float) -> MatchContext:
@@ -163,11 +151,13 @@ class SimGateways:
         return self._reporter.report(gateway, site, now_s)
 
     def on_first_token(self, job: SimJob, now_s: float) -> None:
-        reservation = self._in_flight[job.number].reservation
         arrives_s = now_s + self._world.rtt_s(job.gateway, job.site or 0) / 2
-        self._world.call_at(arrives_s, self.tables[job.gateway].note_prefill_done, reservation)
+        self._world.call_at(arrives_s, self._note_first_token, job, self._in_flight[job.number])
+
+    def _note_first_token(self, job: SimJob, reservation: Reservation) -> None:
+        self.tables[job.gateway].note_first_token(reservation, now_s=self._world.now_s)
         if job.prefix:
-            self._world.call_at(arrives_s, self._note_prefix, job, reservation.node_id)
+            self._note_prefix(job, reservation.node_id)
 
     def _note_prefix(self, job: SimJob, node_id: NodeId) -> None:
         """As in dispatch."""
@@ -178,26 +168,17 @@ class SimGateways:
             self._prefixes[job.gateway].add(node_id, model.id, job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def on_end(self, job: SimJob, now_s: float, *, end: AttemptEnd, report: NodeReport | None) -> None:
-        in_flight = self._in_flight.pop(job.number)
-        table, name = self.tables[job.gateway], in_flight.reservation.node_id
-        table.release(in_flight.reservation)
+        reservation = self._in_flight.pop(job.number)
+        table, name = self.tables[job.gateway], reservation.node_id
         if end is AttemptEnd.FAILED:
             self._prefixes[job.gateway].forget(name)  # most failures are dead machines, which lose their cache
             table.note_failure(name, now_s=now_s)
         elif end is AttemptEnd.DONE:
-            table.note_success(name, model=in_flight.reservation.model, output_tokens=job.output_tokens)
-            self._learn_speed(job, in_flight, table)
+            table.note_success(name, model=reservation.model, output_tokens=job.output_tokens)
+            table.note_answer(reservation, steps=job.output_tokens, now_s=now_s)
+        table.release(reservation, now_s=now_s)
         if report is not None:
             self._receive_report(job.gateway, int(name, 16), report)
-
-    def _learn_speed(self, job: SimJob, in_flight: InFlightJob, table: NodeTable) -> None:
-        if in_flight.step_s is None or job.first_token_s is None or job.finished_s is None:
-            return
-        steps = job.output_tokens - 1
-        if steps >= STEPS_MIN:
-            observed_s = job.finished_s - job.first_token_s
-            predicted_s = in_flight.step_s * steps
-            table.note_speed(in_flight.reservation.node_id, predicted_s=predicted_s, observed_s=observed_s)
 
     def on_models_change(self, site: int, now_s: float) -> None:  # noqa: ARG002 (Scheduler)
         self._reporter.models_changed(site)
