@@ -1,7 +1,8 @@
 """What the data sheets of GPUs say: memory bandwidth, and dense compute at 16 bits. Pure data.
 
-A node without a measurement reports these, and a gateway takes them as a ceiling, since no program beats its card. Names
-are those of the vocabulary (`gpus`). Where form factors differ, the name's own words decide, else the fastest counts.
+A node without a measurement reports these, and a gateway takes them as a ceiling, since no program beats its card.
+Names are those of the vocabulary (`gpus`). Where form factors differ, the name's own words decide, else the fastest
+counts.
 """
 
 from __future__ import annotations
