@@ -48,9 +48,11 @@ def _gpus_of(probe: GpuProbe) -> list[DetectedGpu]:
 
 
 def describe_hardware(settings: NodeSettings, gpus: Sequence[DetectedGpu]) -> Hardware:
-    """Without a GPU, VRAM means the memory that the model server may use."""
+    """Without a GPU, VRAM means the memory that the model server may use. Where the driver does not tell the compute of
+    a card, its data sheet does."""
     if not gpus:
-        vram_bytes, tflops = int(psutil.virtual_memory().available), cpu_tflops()
+        by_name = fp16_tflops_of(settings.gpu) if settings.gpu else None
+        vram_bytes, tflops = int(psutil.virtual_memory().available), by_name or cpu_tflops()
     else:
         vram_bytes, tflops = sum(gpu.vram_bytes for gpu in gpus), sum(gpu.tflops or 0.0 for gpu in gpus)
     name = settings.gpu or gpu_name(gpus)
@@ -58,13 +60,9 @@ def describe_hardware(settings: NodeSettings, gpus: Sequence[DetectedGpu]) -> Ha
         gpu=name,
         gpu_count=len(gpus) or (1 if settings.gpu else 0),
         vram_bytes=int(settings.vram_gb * GB) if settings.vram_gb else vram_bytes,
-        tflops=settings.tflops or round(tflops, 3) or _table_tflops(name) * (len(gpus) or 1),
+        tflops=settings.tflops or round(tflops, 3) or (fp16_tflops_of(name) or 0.0) * len(gpus),
         gpus=tuple(gpus),
     )
-
-
-def _table_tflops(name: str) -> float:
-    return fp16_tflops_of(name) or 0.0
 
 
 def gpu_name(gpus: Sequence[DetectedGpu]) -> str:
