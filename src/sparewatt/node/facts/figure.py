@@ -28,5 +28,9 @@ class Figure(Generic[T_co]):
 
 
 def first_known(*candidates: tuple[FigureSource, T_co | None]) -> Figure[T_co] | None:
-    """The first that has a value; zero is no value. The order is the order of trust."""
-    return next((Figure(value, source) for source, value in candidates if value), None)
+    """The first that has a value; nothing at or below zero is one. The order is the order of trust."""
+    return next((Figure(value, source) for source, value in candidates if value is not None and _is_known(value)), None)
+
+
+def _is_known(value: object) -> bool:
+    return value > 0 if isinstance(value, int | float) else bool(value)

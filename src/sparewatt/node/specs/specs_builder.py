@@ -94,8 +94,8 @@ class SpecsBuilder:
         parameters = model.active_parameters or model.parameters
         if not parameters or not self.hardware.tflops:
             return None
-        prefill = self.hardware.tflops * 1e12 / (2 * parameters)
-        return Speed(prefill_tps=min(1e7, prefill), decode_tps=min(1e7, prefill))
+        prefill = max(1e-3, min(1e7, self.hardware.tflops * 1e12 / (2 * parameters)))
+        return Speed(prefill_tps=prefill, decode_tps=prefill)
 
     def _tflops_measured(self, models: Sequence[BackendModel]) -> float | None:
         """By the GPU benchmark (matrix product); else by the fastest measured prefill."""

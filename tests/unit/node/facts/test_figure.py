@@ -9,3 +9,5 @@ def test_the_first_source_with_a_value_counts() -> None:
 
 def test_without_any_value_there_is_no_figure() -> None:
     assert first_known(("owner", None), ("server", 0)) is None
+    assert first_known(("server", -1), ("default", 4)) == Figure(4, "default")
+    assert first_known(("server", ""), ("model name", "int4")) == Figure("int4", "model name")
