@@ -22,6 +22,7 @@ from sparewatt.node.backends import http_client
 from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendTimeout, BadBackendReply
 from sparewatt.node.backends.capability_probe import probe_undeclared_capabilities
 from sparewatt.node.backends.discovery import AutoDetectedBackend, detect_backend, find_local_servers
+from sparewatt.node.facts.figure import Figure
 from sparewatt.node.facts.server_facts import SLOTS_DEFAULT
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.node_report import Capability, validated
@@ -164,6 +165,35 @@ SERVERS = [
         "/api/v0/models",
     ),
 ]
+FIGURES: dict[str, tuple[Figure[int], Figure[int] | None, Figure[int] | None, Figure[int]]] = {
+    "llama_cpp": (
+        Figure(2, "server"),
+        Figure(8192, "server"),
+        Figure(96576768, "server"),
+        Figure(2 * 2 * 30 * 3 * 64, "family table"),
+    ),
+    "ollama": (Figure(1, "default"), None, Figure(4661224676, "server"), Figure(LLAMA_KV, "server")),
+    "vllm": (
+        Figure(256, "default"),
+        Figure(16 * 81767, "server"),
+        Figure(3_088_000_000, "family table"),
+        Figure(2 * 2 * 28 * 2 * 128, "family table"),
+    ),
+    "sglang": (
+        Figure(128, "server"),
+        Figure(20480, "server"),
+        Figure(int(0.98 * 2**30), "server"),
+        Figure(int(0.23 * 2**30 / 20480), "server"),
+    ),
+    "lm_studio": (Figure(1, "default"), None, Figure(241410208, "server"), Figure(4992, "family table")),
+    "lm_studio_v0": (
+        Figure(1, "default"),
+        None,
+        Figure(round(7.616e9 * 5 / 8), "family table"),
+        Figure(2 * 2 * 28 * 4 * 128, "family table"),
+    ),
+}
+"""Of each server and its first model: slots, tokens in the KV cache, weights, a token in the KV cache."""
 NONSENSE: dict[str, bytes] = {
     "nothing": b"",
     "a web page": b"<!doctype html><title>It works!</title>",
@@ -282,6 +312,21 @@ class TestAdapterContract:
 
 @every_server()
 class TestNodeOverAServer:
+    async def test_every_figure_that_the_matcher_needs_is_there_with_its_source(
+        self, server: Server, session: aiohttp.ClientSession, tmp_path: Path
+    ) -> None:
+        ids = [server.first.id, *server.others]
+        async with serving(recording(server.name), *ids) as url, node_over(url, session, tmp_path) as node:
+            await node.refresh()
+
+        assert node.facts is not None
+        slots, kv_tokens, weights, kv_bytes = FIGURES[server.name]
+        assert (node.facts.slots, node.facts.kv_tokens) == (slots, kv_tokens)
+        assert node.facts.models[0].weights_bytes == weights
+        assert node.facts.models[0].kv_bytes_per_token == kv_bytes
+        assert node.specs.bandwidth_bytes_s == 1008e9
+        assert all(model.kv_bytes_per_token > 0 for model in node.specs.models)
+
     async def test_what_is_reported_is_what_the_server_has(
         self, server: Server, session: aiohttp.ClientSession, tmp_path: Path
     ) -> None:

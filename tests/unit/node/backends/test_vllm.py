@@ -138,7 +138,7 @@ async def test_the_width_of_its_cache_is_read(dtype: str, bits: int) -> None:
     ],
     ids=str,
 )
-async def test_absurd_blocks_are_an_unknown_cache(cache: dict[str, object]) -> None:
+async def test_absurd_blocks_are_an_unknown_cache(cache: dict[str, Any]) -> None:
     async with adapter_over(VllmBackend, server(**{"/metrics": metrics(**cache)})) as adapter:
         (model,) = await adapter.models()
         load = await adapter.load()
