@@ -22,7 +22,8 @@ from sparewatt.node.backends import http_client
 from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendTimeout, BadBackendReply
 from sparewatt.node.backends.capability_probe import probe_undeclared_capabilities
 from sparewatt.node.backends.discovery import AutoDetectedBackend, detect_backend, find_local_servers
-from sparewatt.node.backends.openai import DEFAULT_SLOTS
+from sparewatt.node.facts.figure import Figure
+from sparewatt.node.facts.server_facts import SLOTS_DEFAULT
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.node_report import Capability, validated
 from tests.contract.chats import ask_streamed
@@ -41,7 +42,7 @@ class Server:
     first: BackendModel
     others: dict[str, str]
     load: BackendLoad | None
-    slots: int
+    slots: int | None
     listing: str
     """The path whose answer is the list of models."""
 
@@ -51,7 +52,17 @@ SERVERS = [
     Server(
         "llama_cpp",
         "llama.cpp",
-        BackendModel("smollm2-135m", "warm", 4096, "Q4_1", 96576768, 965, 134515008, capabilities=BASIC),
+        BackendModel(
+            "smollm2-135m",
+            "warm",
+            4096,
+            "Q4_1",
+            96576768,
+            0,
+            134515008,
+            capabilities=BASIC,
+            weights_name="/models/SmolLM2-135M-Instruct.Q4_1.gguf",
+        ),
         {},
         BackendLoad(running=0, slots=2, context_tokens=8192),
         2,
@@ -73,7 +84,7 @@ SERVERS = [
         ),
         {"codellama:13b": "on_disk", "nomic-embed-text:latest": "on_disk"},
         None,
-        1,
+        None,
         "/api/tags",
     ),
     Server(
@@ -89,10 +100,11 @@ SERVERS = [
             None,
             prefix_cache_tokens=16 * 81767,
             capabilities=BASIC,
+            weights_name="Qwen/Qwen2.5-Coder-1.5B-Instruct",
         ),
         {},
-        BackendLoad(running=3, slots=39, context_tokens=16 * 81767, queued=1, kv_used=0.125),
-        39,
+        BackendLoad(running=3, context_tokens=16 * 81767, queued=1, kv_used=0.125),
+        None,
         "/v1/models",
     ),
     Server(
@@ -103,11 +115,12 @@ SERVERS = [
             "warm",
             32768,
             None,
-            980_000_000,
-            11230,
+            int(0.98 * 2**30),
+            int(0.23 * 2**30 / 20480),
             None,
             prefix_cache_tokens=20480,
             capabilities=BASIC,
+            weights_name="qwen/qwen2.5-0.5b-instruct",
         ),
         {},
         BackendLoad(running=2, slots=128, context_tokens=20480, queued=5, kv_used=0.28),
@@ -123,13 +136,14 @@ SERVERS = [
             4096,
             "Q4_0",
             241410208,
-            2414,
+            0,
             270_000_000,
             capabilities=("chat", "completions", "json_schema"),
+            weights_name="gemma-3-270m-it-qat",
         ),
         {"text-embedding-nomic-embed-text-v1.5-embedding": "on_disk"},
         None,
-        1,
+        None,
         "/api/v1/models",
     ),
     Server(
@@ -147,10 +161,39 @@ SERVERS = [
         ),
         {"meta-llama-3.1-8b-instruct": "warm", "text-embedding-nomic-embed-text-v1.5": "on_disk"},
         None,
-        1,
+        None,
         "/api/v0/models",
     ),
 ]
+FIGURES: dict[str, tuple[Figure[int], Figure[int] | None, Figure[int] | None, Figure[int]]] = {
+    "llama_cpp": (
+        Figure(2, "server"),
+        Figure(8192, "server"),
+        Figure(96576768, "server"),
+        Figure(2 * 2 * 30 * 3 * 64, "family table"),
+    ),
+    "ollama": (Figure(1, "default"), None, Figure(4661224676, "server"), Figure(LLAMA_KV, "server")),
+    "vllm": (
+        Figure(256, "default"),
+        Figure(16 * 81767, "server"),
+        Figure(3_088_000_000, "family table"),
+        Figure(2 * 2 * 28 * 2 * 128, "family table"),
+    ),
+    "sglang": (
+        Figure(128, "server"),
+        Figure(20480, "server"),
+        Figure(int(0.98 * 2**30), "server"),
+        Figure(int(0.23 * 2**30 / 20480), "server"),
+    ),
+    "lm_studio": (Figure(1, "default"), None, Figure(241410208, "server"), Figure(4992, "family table")),
+    "lm_studio_v0": (
+        Figure(1, "default"),
+        None,
+        Figure(round(7.616e9 * 5 / 8), "family table"),
+        Figure(2 * 2 * 28 * 4 * 128, "family table"),
+    ),
+}
+"""Of each server and its first model: slots, tokens in the KV cache, weights, a token in the KV cache."""
 NONSENSE: dict[str, bytes] = {
     "nothing": b"",
     "a web page": b"<!doctype html><title>It works!</title>",
@@ -235,7 +278,8 @@ class TestAdapterContract:
             except BackendError:
                 models = []
             assert all(model.id == "m" for model in models)  # the only name in all that nonsense
-            assert await adapter.slots() >= 1
+            slots = await adapter.slots()
+            assert slots is None or slots >= 1
             load = await adapter.load()
             assert load is None or load.running >= 0
 
@@ -268,6 +312,21 @@ class TestAdapterContract:
 
 @every_server()
 class TestNodeOverAServer:
+    async def test_every_figure_that_the_matcher_needs_is_there_with_its_source(
+        self, server: Server, session: aiohttp.ClientSession, tmp_path: Path
+    ) -> None:
+        ids = [server.first.id, *server.others]
+        async with serving(recording(server.name), *ids) as url, node_over(url, session, tmp_path) as node:
+            await node.refresh()
+
+        assert node.facts is not None
+        slots, kv_tokens, weights, kv_bytes = FIGURES[server.name]
+        assert (node.facts.slots, node.facts.kv_tokens) == (slots, kv_tokens)
+        assert node.facts.models[0].weights_bytes == weights
+        assert node.facts.models[0].kv_bytes_per_token == kv_bytes
+        assert node.specs.bandwidth_bytes_s == 1008e9
+        assert all(model.kv_bytes_per_token > 0 for model in node.specs.models)
+
     async def test_what_is_reported_is_what_the_server_has(
         self, server: Server, session: aiohttp.ClientSession, tmp_path: Path
     ) -> None:
@@ -341,7 +400,7 @@ async def test_a_server_that_nobody_knows_is_fronted_all_the_same(
         await node.refresh()
         (model,) = node.specs.models
 
-    assert (node.specs.backend, node.specs.slots) == ("openai", DEFAULT_SLOTS)
+    assert (node.specs.backend, node.specs.slots) == ("openai", SLOTS_DEFAULT)
     assert set(model.capabilities or ()) >= {"chat", "completions", "embeddings", "tools", "json_schema", "logprobs"}
 
 

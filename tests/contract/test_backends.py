@@ -13,6 +13,9 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
 from sparewatt.node.backends.backend import Backend, BackendReply
 from sparewatt.node.backends.openai import OpenAIBackend
+from sparewatt.node.facts.figure import Figure
+from sparewatt.node.facts.owner_facts import OwnerFacts
+from sparewatt.node.facts.server_facts import ServerAnswers, resolve_facts
 from sparewatt.node.measurement.model_speed import SpeedMeter
 from sparewatt.protocol.openai.chat import read_error_message
 from tests.contract.chats import (
@@ -27,6 +30,7 @@ from tests.contract.chats import (
     until_running,
 )
 from tests.contract.servers import CONTEXT, SLOTS, Server, every_kind
+from tests.unit.node.rig import HARDWARE
 
 NONSENSE = {
     "cut JSON": b"{",
@@ -51,9 +55,11 @@ async def endless_answer(backend: Backend) -> AsyncIterator[BackendReply]:
 @pytest.mark.parametrize("server", every_kind(), indirect=True)
 class TestBackendContract:
     async def test_models_are_listed_with_what_the_matcher_needs(self, server: Server, backend: OpenAIBackend) -> None:
-        (model,) = await backend.models()
+        answers = ServerAnswers(backend.kind, await backend.models(), await backend.slots(), await backend.load())
+        facts, (model,) = resolve_facts(answers, owner=OwnerFacts(), hardware=HARDWARE)
 
         assert (model.id, model.state, model.context_length) == (server.model, "warm", CONTEXT)
+        assert (facts.slots, facts.kv_tokens) == (Figure(SLOTS, "server"), Figure(SLOTS * CONTEXT, "server"))
         assert model.weights_bytes > 0
         assert model.kv_bytes_per_token > 0
         assert model.parameters is not None

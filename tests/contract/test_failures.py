@@ -17,7 +17,7 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.machine.spawn import free_port
 from sparewatt.node.backends.backend import BackendUnreachable, BadBackendReply
 from sparewatt.node.backends.discovery import find_local_servers
-from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
+from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.measurement.model_speed import SpeedMeter
 from sparewatt.testing import Fault
 from tests.contract.chats import CEILING_S, ENDLESS, PATH, ask_whole, chat, first_content, until_running
@@ -102,7 +102,7 @@ class TestNobodyThere:
 
     async def test_its_load_is_not_known(self, backend: OpenAIBackend) -> None:
         assert await backend.load() is None
-        assert await backend.slots() == DEFAULT_SLOTS
+        assert await backend.slots() is None
 
     async def test_one_that_hangs_up_at_once_is_not_there_either(self, session: aiohttp.ClientSession) -> None:
         async with answering([], session) as backend:
@@ -130,7 +130,7 @@ class TestNonsense:
             with pytest.raises(BadBackendReply):
                 await backend.models()
             assert await backend.load() is None
-            assert await backend.slots() == DEFAULT_SLOTS
+            assert await backend.slots() is None
 
     @pytest.mark.parametrize(
         "name", ["no HTTP", "a body that is cut", "a chunk that is cut", "a chunk of no size", "gzip that is none"]

@@ -20,12 +20,13 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import DRAIN_S
 from sparewatt.link.websocket_library import WebSocketLibrary
 from sparewatt.machine.data_dir import write_private
+from sparewatt.node.facts.owner_facts import AUTO_FACTS, OwnerFacts, parse_owner_facts
 
 SAVED_SETTINGS_FILE = "terms.json"
 REGION_DEFAULT = "local"
 """The region of a node whose owner names none."""
 PRICE_FIELDS = ("hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok")
-SERVING_FIELDS = ("backend_url", "serve", "serve_as", "serve_slots")
+SERVING_FIELDS = ("backend_url", "serve", "serve_as", "serve_slots", "server_facts")
 AUTO_BACKEND = "auto"
 """As `backend_url`: ignore the saved server, and look for one."""
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]
@@ -51,6 +52,8 @@ class NodeSettings:
     serve_slots: Annotated[int, Meta(ge=1, le=64)] = 4
     serve_context: Annotated[int, Meta(ge=256, le=1 << 20)] = 4096
     """Tokens of context for each answer."""
+    server_facts: str | None = None
+    """What the owner states about the model server, as in `slots=64 kv-tokens=35000`."""
     name: str | None = None
     region: str = REGION_DEFAULT
     gpu: str | None = None
@@ -70,6 +73,13 @@ class NodeSettings:
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S
     log_level: str = "info"
 
+    def owner_facts(self) -> OwnerFacts:
+        """What the owner states about the server, also by the flags that start one here. Raises StartupError."""
+        facts = parse_owner_facts(self.server_facts)
+        if self.serve is None or facts.kv_tokens is not None:
+            return facts
+        return dataclasses.replace(facts, kv_tokens=self.serve_slots * self.serve_context)
+
 
 _DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(NodeSettings)}
 
@@ -87,6 +97,7 @@ class SavedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     """Absolute, as the next join may run in another folder."""
     serve_as: str | None = None
     serve_slots: int | None = None
+    server_facts: str | None = None
 
     def serves(self) -> str | None:
         """What a join without flags would serve with; None is any server that it finds."""
@@ -114,6 +125,8 @@ def merge_saved_settings(given: Mapping[str, Any], saved: SavedSettings) -> dict
     values = {name: value for name, value in msgspec.to_builtins(saved).items() if name not in left_out} | dict(given)
     if values.get("backend_url") == AUTO_BACKEND:
         del values["backend_url"]
+    if values.get("server_facts") == AUTO_FACTS:
+        del values["server_facts"]
     return values
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
+from sparewatt.node.facts.owner_facts import OwnerFacts
 from sparewatt.node.settings import (
     SAVED_SETTINGS_FILE,
     SavedSettings,
@@ -53,6 +54,27 @@ def test_the_served_file_is_saved_as_an_absolute_path(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("given", [{"backend_url": "http://127.0.0.1:8080"}, {"serve": "other.gguf"}])
 def test_a_new_server_replaces_all_saved_serving_settings(given: dict[str, str]) -> None:
     assert merge_saved_settings(given, SavedSettings(serve="/m.gguf", serve_as="small", serve_slots=2)) == given
+
+
+def test_facts_of_the_server_are_saved_and_forgotten_with_it(tmp_path: Path) -> None:
+    save_settings(node_settings(tmp_path, server_facts="slots=64"))
+    saved = read_saved_settings(tmp_path)
+    assert merge_saved_settings({}, saved) == {"server_facts": "slots=64"}
+    assert merge_saved_settings({"server_facts": "slots=8"}, saved) == {"server_facts": "slots=8"}
+    assert merge_saved_settings({"server_facts": "auto"}, saved) == {}
+    assert merge_saved_settings({"backend_url": "http://127.0.0.1:9"}, saved) == {"backend_url": "http://127.0.0.1:9"}
+
+
+def test_a_served_file_has_the_context_that_its_owner_gave_it(tmp_path: Path) -> None:
+    served = {"serve": Path("model.gguf"), "serve_slots": 4, "serve_context": 2048}
+    assert node_settings(tmp_path, **served).owner_facts() == OwnerFacts(kv_tokens=4 * 2048)
+    assert node_settings(tmp_path, **served, server_facts="kv-tokens=9").owner_facts() == OwnerFacts(kv_tokens=9)
+    assert node_settings(tmp_path).owner_facts() == OwnerFacts()
+
+
+def test_a_fact_that_makes_no_sense_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="slots must be a whole number"):
+        node_settings(tmp_path, server_facts="slots=none").owner_facts()
 
 
 def test_backend_auto_ignores_the_saved_server() -> None:

@@ -46,6 +46,14 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @click.option("--serve-as", metavar="NAME", help="The model's name, if not the file's.")
 @click.option("--serve-slots", type=int, help="Parallel answers of a served file.")
 @click.option(
+    "--server-fact",
+    "server_facts",
+    multiple=True,
+    metavar="NAME=N",
+    callback=lambda _context, _option, given: " ".join(given) or None,
+    help="A fact of the model server that it does not report, as slots=64; may be repeated. 'auto' forgets them.",
+)
+@click.option(
     "--data",
     "data_dir",
     type=click.Path(path_type=Path),

@@ -10,6 +10,7 @@ import datetime as dt
 import json
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ def status(*, data_dir: Path | None, as_json: bool) -> None:
         output.print_json(report)
         return
     output.print_facts(_facts(report, now_s=time.time()))
+    if report["server"].get("facts"):
+        _print_server(report["server"]["facts"], report["models"])
     if report["models"]:
         _print_models(report["models"])
     if report["gpus"]:
@@ -92,6 +95,52 @@ def _until(report: Json, *, now_s: float) -> str:
     if not ends or ends <= now_s:
         return ""
     return f", until {dt.datetime.fromtimestamp(ends).astimezone():%Y-%m-%d %H:%M}"
+
+
+MODELS_SHOWN_MAX = 8
+"""With figures of their own; Ollama may have hundreds on disk. `--json` has all of them."""
+_SERVER_FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("slots", "answers at once", "{:,}".format),
+    ("kv_tokens", "KV cache", "{:,} tokens".format),
+    ("chunked_prefill", "reads in chunks", lambda chunks: "yes" if chunks else "no"),
+    ("bandwidth_bytes_s", "memory bandwidth", lambda bytes_s: f"{bytes_s / 1e9:,.0f} GB/s"),
+)
+_MODEL_FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("context", "context", "{:,} tokens".format),
+    ("quantization", "quantization", str),
+    ("weights_bytes", "weights", output.format_bytes),
+    ("kv_bytes_per_token", "KV cache per token", "{:,} bytes".format),
+    ("prefix_cache_tokens", "prefix cache", "{:,} tokens".format),
+)
+
+
+def _print_server(facts: Json, models: list[Json]) -> None:
+    """Each figure of the model server that the matcher uses, and where it comes from."""
+    output.print_title("Server")
+    warm = {model["id"] for model in models if model["state"] == "warm"}
+    shown = [model for model in facts["models"] if model["id"] in warm][:MODELS_SHOWN_MAX]
+    rows = _figures(facts, _SERVER_FIGURES, kind=facts["kind"], of="server")
+    rows += [row for model in shown for row in _figures(model, _MODEL_FIGURES, kind=facts["kind"], of=model["id"])]
+    columns: list[Column[Json]] = [
+        left("OF", lambda row: row["of"]),
+        left("FIGURE", lambda row: row["figure"]),
+        right("VALUE", lambda row: row["value"]),
+        left("SOURCE", lambda row: row["source"]),
+    ]
+    output.print_table(columns, rows)
+
+
+def _figures(facts: Json, shown: Sequence[tuple[str, str, Callable[[Any], str]]], *, kind: str, of: str) -> list[Json]:
+    found = [(title, text, facts[name]) for name, title, text in shown if facts.get(name) is not None]
+    return [
+        {
+            "of": of,
+            "figure": title,
+            "value": text(figure["value"]),
+            "source": f"default of {kind}" if figure["source"] == "default" else figure["source"],
+        }
+        for title, text, figure in found
+    ]
 
 
 def _print_models(models: list[Json]) -> None:

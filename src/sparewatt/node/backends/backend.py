@@ -33,16 +33,23 @@ class BackendModel:
     context_length: int | None
     quantization: str | None
     weights_bytes: int
+    """0 if the server does not say; so are the next and `prefix_cache_tokens`."""
     kv_bytes_per_token: int
     parameters: int | None
     prefix_cache_tokens: int = 0
-    """Size of the server's prefix cache for prompts; 0 if it has none or does not say."""
+    """Size of the server's prefix cache for prompts."""
     capabilities: tuple[Capability, ...] | None = None
     """None if nothing is known beyond chat."""
     capabilities_complete: bool = False
     """Whether the list is exhaustive, so that no capability has to be probed."""
     weights_digest: str | None = None
     """`sha256:…` of the file of weights, where the server reports it."""
+    weights_name: str | None = None
+    """What the server loaded, where it reports that: a repository or a file. `id` may be an alias."""
+    kv_bits: int = 16
+    """Of one value in its KV cache."""
+    active_parameters: int | None = None
+    """Those used for one token, if not all: of a mixture of experts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +69,18 @@ class BackendLoad:
     """The requests that the server runs now, from this node and from others, and how many it can run at once."""
 
     running: int
-    slots: int
+    slots: int | None = None
+    """None if the server does not say."""
     context_tokens: int | None = None
     """Tokens that fit into its KV cache, all slots together, where it reports that."""
     queued: int = 0
     kv_used: float | None = None
     """Share of the KV cache in use."""
     totals: BackendTotals = BackendTotals()
+    engines: int = 1
+    """Replicas behind its address (data parallelism), each with slots and a KV cache; `context_tokens` has them all."""
+    chunks_prefill: bool | None = None
+    """Whether it reads long prompts in chunks, between the steps of other answers, where it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +113,8 @@ class Backend(Protocol):
         """None if the server does not report it."""
         ...
 
-    async def slots(self) -> int:
-        """How many requests it runs at once, or a cautious guess. Raises nothing."""
+    async def slots(self) -> int | None:
+        """How many requests it runs at once; None if it does not say. Raises nothing."""
         ...
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[BackendReply]:

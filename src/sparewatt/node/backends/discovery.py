@@ -75,7 +75,7 @@ class AutoDetectedBackend:
     async def load(self) -> BackendLoad | None:
         return await self._adapter.load()
 
-    async def slots(self) -> int:
+    async def slots(self) -> int | None:
         return await self._adapter.slots()
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[BackendReply]:

@@ -1,4 +1,8 @@
-"""The adapter for llama.cpp's own server, which reports its slots and what its chat template can do."""
+"""The adapter for llama.cpp's own server, which reports its slots and what its chat template can do.
+
+Each slot has a context. In a unified KV cache they share the room of one; the server does not say whether it has one,
+but that is what it does if its owner sets no number of slots, and then it has four.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,10 @@ from sparewatt.protocol.link.node_report import Capability
 _ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
 
 
+UNIFIED_SLOTS = 4
+"""`n_parallel` if its owner sets none (b10586), together with `kv_unified`."""
+
+
 class _TemplateCaps(msgspec.Struct, frozen=True):
     supports_tools: bool | None = None
     supports_tool_calls: bool | None = None
@@ -29,6 +37,7 @@ class _Props(msgspec.Struct, frozen=True):
     chat_template_caps: _TemplateCaps = _TemplateCaps()
     modalities: _Modalities = _Modalities()
     endpoint_metrics: bool = False
+    model_path: str | None = None
 
 
 class LlamaCppBackend(OpenAIBackend):
@@ -46,12 +55,20 @@ class LlamaCppBackend(OpenAIBackend):
             props = await self.read("/props", _Props)
         except BackendError:  # it is still loading
             return models
-        capabilities = _capabilities(props)
-        return [model if model.capabilities_complete else replace(model, capabilities=capabilities) for model in models]
+        return [
+            replace(
+                model,
+                capabilities=model.capabilities if model.capabilities_complete else _capabilities(props),
+                weights_name=props.model_path or model.weights_name,
+            )
+            for model in models
+        ]
 
     async def load(self) -> BackendLoad | None:
         """`/slots` has the running requests; those that wait, and the KV cache, are in `/metrics`, behind a flag."""
         load = await super().load()
+        if load is not None and load.slots == UNIFIED_SLOTS and load.context_tokens is not None:
+            load = replace(load, context_tokens=load.context_tokens // UNIFIED_SLOTS)
         page = await self._metrics() if load is not None else None
         if load is None or page is None:
             return load

@@ -14,11 +14,9 @@ from msgspec import Meta
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
 from sparewatt.node.backends.backend import BackendLoad, BackendModel, BadBackendReply
 from sparewatt.node.backends.http_client import BackendHttpClient
-from sparewatt.node.backends.openai import BYTES_PER_PARAMETER, KV_SHARE, OpenAIBackend
+from sparewatt.node.backends.openai import SIZE_MAX, OpenAIBackend, within
 from sparewatt.protocol.link.node_report import Capability
 
-SLOTS = 1
-"""Until it reports more; older versions run one request at a time."""
 _ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema")
 _Name = Annotated[str, Meta(min_length=1)]
 _Context = Annotated[int, Meta(ge=0, le=1 << 26)]
@@ -76,7 +74,7 @@ class _OldModels(msgspec.Struct, frozen=True):
 class LmStudioBackend(OpenAIBackend):
     kind: ClassVar[str] = "lm-studio"
     capabilities_to_probe = ("logprobs",)
-    _at_once = SLOTS
+    _at_once: int | None = None
 
     @staticmethod
     async def recognises(server: BackendHttpClient) -> bool:
@@ -88,13 +86,14 @@ class LmStudioBackend(OpenAIBackend):
         except BadBackendReply:
             return [_describe_old(model) for model in (await self.read("/api/v0/models", _OldModels)).data]
         parallel = [each.config.parallel for model in listed.models for each in model.loaded_instances]
-        self._at_once = min((slots for slots in parallel if slots), default=SLOTS)
+        self._at_once = min((slots for slots in parallel if slots), default=None)
         return [each for model in listed.models for each in _describe(model)]
 
     async def load(self) -> BackendLoad | None:
         return None
 
-    async def slots(self) -> int:
+    async def slots(self) -> int | None:
+        """Of a loaded model; versions before 0.4 do not say, and run one request at a time."""
         return self._at_once
 
 
@@ -109,11 +108,12 @@ def _describe(model: _Model) -> list[BackendModel]:
             context_length=context,
             quantization=model.quantization.name if model.quantization else None,
             weights_bytes=model.size_bytes,
-            kv_bytes_per_token=model.size_bytes // KV_SHARE,
+            kv_bytes_per_token=0,
             parameters=parameters_of(model.params_string),
             capabilities=_capabilities(
                 model.type, tools=model.capabilities.trained_for_tool_use, vision=model.capabilities.vision
             ),
+            weights_name=model.key,
         )
         for name, context in loaded or [(model.key, longest)]
     ]
@@ -149,4 +149,4 @@ def parameters_of(text: str | None) -> int | None:
     except ValueError:
         return None
     number = math.prod(factors) * _SIZES[text[-1].upper()]
-    return int(number) if 0 < number < BYTES_PER_PARAMETER * 10**15 else None
+    return within(int(number), SIZE_MAX) if math.isfinite(number) else None

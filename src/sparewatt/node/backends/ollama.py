@@ -1,6 +1,7 @@
 """The adapter for Ollama. `/api/tags` has the models on disk, `/api/ps` those loaded, `/api/show` their capabilities.
 
-It does not report how many requests it runs, so only those of this node are known.
+It reports neither how many requests it runs, so only those of this node are known, nor how many it would run at once
+(OLLAMA_NUM_PARALLEL).
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from msgspec import Meta
 from sparewatt.core.limits import MODELS_PER_NODE_MAX
 from sparewatt.node.backends.backend import BackendLoad, BackendModel, BadBackendReply
 from sparewatt.node.backends.http_client import BackendHttpClient
-from sparewatt.node.backends.openai import KV_SHARE, OpenAIBackend
+from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.protocol.link.node_report import Capability
 
-SLOTS = 1
-"""The default of newer versions. OLLAMA_NUM_PARALLEL may raise it, which no endpoint reports."""
 CONTEXT_TOKENS = 4096
 """Its default context, unless the model or its owner sets another."""
 KV_BYTES = 2
 """Its KV cache has 16 bits per value."""
+KV_BYTES_MAX = 1 << 30
+"""Of one token, in a node's report."""
 _BLOB = re.compile(r"^FROM\s+\S*sha256[-:]([0-9a-f]{64})\s*$", re.MULTILINE)
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 _CAPABILITIES: dict[str, tuple[Capability, ...]] = {
@@ -82,8 +83,8 @@ class OllamaBackend(OpenAIBackend):
     async def load(self) -> BackendLoad | None:
         return None
 
-    async def slots(self) -> int:
-        return SLOTS
+    async def slots(self) -> int | None:
+        return None
 
     async def _show(self, tag: _Tag) -> _ModelDetails:
         """A model that cannot be shown is still listed, with fewer facts."""
@@ -106,7 +107,7 @@ def _describe(tag: _Tag, loaded: _Tag | None, shown: _ModelDetails) -> BackendMo
         context_length=_context(loaded, shown.parameters or "", longest),
         quantization=tag.details.quantization_level or None,
         weights_bytes=tag.size,
-        kv_bytes_per_token=_kv_bytes(facts, architecture) or tag.size // KV_SHARE,
+        kv_bytes_per_token=_kv_bytes(facts, architecture) or 0,
         parameters=_positive(facts.get("general.parameter_count")),
         capabilities=_capabilities(shown.capabilities),
         weights_digest=f"sha256:{weights[1]}" if weights else None,
@@ -123,12 +124,17 @@ def _context(loaded: _Tag | None, parameters: str, longest: int | None) -> int |
 
 
 def _kv_bytes(facts: dict[str, Any], architecture: object) -> int | None:
-    """The KV cache of one token, by the shape of the model, where each figure is a single number."""
+    """The KV cache of one token, by the shape of the model, where each figure is a single number.
+
+    The length of a head is that of keys and of values, if it is not the width of the model divided by its heads.
+    """
     names = ("block_count", "attention.head_count_kv", "embedding_length", "attention.head_count")
     layers, kv_heads, width, heads = (_positive(facts.get(f"{architecture}.{name}")) for name in names)
     if not (layers and kv_heads and width and heads):
         return None
-    return 2 * KV_BYTES * layers * kv_heads * (width // heads)
+    key, value = (_positive(facts.get(f"{architecture}.attention.{name}_length")) for name in ("key", "value"))
+    kv_bytes = KV_BYTES * layers * kv_heads * ((key or width // heads) + (value or width // heads))
+    return kv_bytes if kv_bytes <= KV_BYTES_MAX else None
 
 
 def _capabilities(words: list[str] | None) -> tuple[Capability, ...] | None:

@@ -17,11 +17,10 @@ from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.prometheus_page import PrometheusPage
 from sparewatt.protocol.link.node_report import Capability
 
-DEFAULT_SLOTS = 4
-BYTES_PER_PARAMETER = 2
-KV_SHARE = 100_000
-"""A token's keys and values take about a hundred-thousandth of the weights (8B at 16 bits: 131 kB of 16 GB)."""
 SLOTS_MAX = 4096
+CONTEXT_TOKENS_MAX = 1 << 26
+SIZE_MAX = 1 << 50
+"""The bounds of a node's report; a figure beyond them is not believed."""
 
 
 class OpenAIModelMeta(msgspec.Struct, frozen=True):
@@ -65,7 +64,7 @@ class OpenAIBackend(BackendHttpClient):
     kind: ClassVar[str] = "openai"
     aborts_on_disconnect = False  # llama.cpp does not, and nothing distinguishes a server that does
     capabilities_to_probe: tuple[Capability, ...] = ("completions", "embeddings", "tools", "json_schema", "logprobs")
-    _slots = DEFAULT_SLOTS
+    _slots: int | None = None
 
     async def models(self) -> list[BackendModel]:
         listed = await self.read("/v1/models", OpenAIModelList)
@@ -78,16 +77,16 @@ class OpenAIBackend(BackendHttpClient):
             slots = await self.read("/slots", list[_Slot])
         except BackendError:
             return None
-        contexts = [slot.n_ctx for slot in slots if slot.n_ctx is not None and slot.n_ctx > 0]
+        contexts = [context for slot in slots[:SLOTS_MAX] if (context := within(slot.n_ctx, CONTEXT_TOKENS_MAX))]
         return BackendLoad(
             running=sum(slot.is_processing for slot in slots),
-            slots=max(1, len(slots)),
+            slots=min(SLOTS_MAX, len(slots)) or None,
             context_tokens=sum(contexts) if contexts else None,
         )
 
-    async def slots(self) -> int:
+    async def slots(self) -> int | None:
         with suppress(BackendError):  # llama.cpp has no answer while it loads: the last one counts
-            self._slots = (await self.read("/props", _Props)).total_slots or DEFAULT_SLOTS
+            self._slots = (await self.read("/props", _Props)).total_slots
         return self._slots
 
     async def _metrics(self) -> PrometheusPage | None:
@@ -99,19 +98,25 @@ class OpenAIBackend(BackendHttpClient):
 
 def _describe(model: OpenAIModelEntry, *, is_loaded: bool) -> BackendModel:
     meta = model.meta or OpenAIModelMeta()
-    weights_bytes = meta.size or (meta.n_params or 0) * BYTES_PER_PARAMETER
+    contexts = (meta.n_ctx, model.max_model_len, meta.n_ctx_train)
     return BackendModel(
         id=model.id,
         state="warm" if is_loaded else "loading",
-        context_length=meta.n_ctx or model.max_model_len or meta.n_ctx_train,
+        context_length=next((found for context in contexts if (found := within(context, CONTEXT_TOKENS_MAX))), None),
         quantization=meta.ftype,
-        weights_bytes=weights_bytes,
-        kv_bytes_per_token=weights_bytes // KV_SHARE,
-        parameters=meta.n_params,
+        weights_bytes=within(meta.size, SIZE_MAX) or 0,
+        kv_bytes_per_token=0,
+        parameters=within(meta.n_params, SIZE_MAX),
         prefix_cache_tokens=meta.prefix_cache_tokens,
         capabilities=_capabilities(meta),
         capabilities_complete=meta.capabilities is not None,
+        weights_name=model.root,
     )
+
+
+def within(value: int | None, most: int) -> int | None:
+    """A server's figure, if it is one: above zero, and not absurd."""
+    return value if value is not None and 0 < value <= most else None
 
 
 def _capabilities(meta: OpenAIModelMeta) -> tuple[Capability, ...] | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from sparewatt.node.backends.backend import BackendTotals
 
 LINES_MAX = 20_000
+SAMPLES_MAX = 1024
 TOTAL_MAX = 1e18
 _LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\d+)?\s*\Z")
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -48,9 +49,9 @@ class PrometheusPage:
         values = self._values(names)
         return max(0.0, min(1.0, max(values))) if values else None
 
-    def labels(self, name: str) -> Mapping[str, str]:
-        samples = self._samples.get(name)
-        return dict(_LABEL.findall(samples[0][0])) if samples else {}
+    def labels(self, name: str) -> list[Mapping[str, str]]:
+        """Of every sample of that name."""
+        return [dict(_LABEL.findall(labels)) for labels, _ in self._samples.get(name, ())[:SAMPLES_MAX]]
 
     def _values(self, names: tuple[str, ...]) -> list[float]:
         samples = next((self._samples[name] for name in names if name in self._samples), ())

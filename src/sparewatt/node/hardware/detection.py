@@ -15,6 +15,7 @@ from sparewatt.node.hardware.cpu import cpu_tflops
 from sparewatt.node.hardware.gpu import GB, DetectedGpu, GpuProbe, Hardware
 from sparewatt.node.hardware.nvidia import NvidiaProbe
 from sparewatt.node.settings import NodeSettings
+from sparewatt.policy.gpu_figures import fp16_tflops_of
 from sparewatt.protocol.link.node_report import GPUS_MAX, GpuReading
 
 _log = Logger("sparewatt.node")
@@ -47,16 +48,19 @@ def _gpus_of(probe: GpuProbe) -> list[DetectedGpu]:
 
 
 def describe_hardware(settings: NodeSettings, gpus: Sequence[DetectedGpu]) -> Hardware:
-    """Without a GPU, VRAM means the memory that the model server may use."""
+    """Without a GPU, VRAM means the memory that the model server may use. Where the driver does not tell the compute of
+    a card, its data sheet does."""
     if not gpus:
-        vram_bytes, tflops = int(psutil.virtual_memory().available), cpu_tflops()
+        by_name = fp16_tflops_of(settings.gpu) if settings.gpu else None
+        vram_bytes, tflops = int(psutil.virtual_memory().available), by_name or cpu_tflops()
     else:
         vram_bytes, tflops = sum(gpu.vram_bytes for gpu in gpus), sum(gpu.tflops or 0.0 for gpu in gpus)
+    name = settings.gpu or gpu_name(gpus)
     return Hardware(
-        gpu=settings.gpu or gpu_name(gpus),
+        gpu=name,
         gpu_count=len(gpus) or (1 if settings.gpu else 0),
         vram_bytes=int(settings.vram_gb * GB) if settings.vram_gb else vram_bytes,
-        tflops=settings.tflops or round(tflops, 3),
+        tflops=settings.tflops or round(tflops, 3) or (fp16_tflops_of(name) or 0.0) * len(gpus),
         gpus=tuple(gpus),
     )
 

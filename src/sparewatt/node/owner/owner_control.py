@@ -129,7 +129,12 @@ class OwnerControl:
             "joined_at": agent.joined_unix_s,
             "last_trouble": agent.last_trouble,
             "started_at": self._started_unix_s,
-            "server": {"kind": specs.backend, "url": self.backend_url, "trouble": inventory.trouble},
+            "server": {
+                "kind": specs.backend,
+                "url": self.backend_url,
+                "trouble": inventory.trouble,
+                "facts": msgspec.to_builtins(inventory.facts),
+            },
             "measuring": inventory.measuring,
             "running": load.running,
             "queued": load.queued,

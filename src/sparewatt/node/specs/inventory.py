@@ -15,8 +15,10 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
-from sparewatt.node.backends.backend import Backend, BackendError, BackendModel, BackendTimeout
+from sparewatt.node.backends.backend import Backend, BackendError, BackendLoad, BackendModel, BackendTimeout
 from sparewatt.node.backends.capability_probe import CapabilityProbe, ProbedCapabilities
+from sparewatt.node.facts.server_facts import ServerAnswers, ServerFacts, kv_capacity_bytes, resolve_facts
+from sparewatt.node.facts.slot_learner import SlotLearner
 from sparewatt.node.hardware.gpu import Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed, bench_in_subprocess
 from sparewatt.node.measurement.measurement_schedule import MeasurementSchedule, may_load
@@ -57,6 +59,10 @@ class Inventory:
         self.probed = ProbedCapabilities(backend, probe_capabilities)
         self._specs_builder = SpecsBuilder(settings, hardware, speed_of=self._speed, probed_capabilities=self.probed.of)
         self._backend_specs = BackendSpecs(backend.kind, 1, ())
+        self._owner_facts = settings.owner_facts()
+        self._slot_learner = SlotLearner()
+        self.facts: ServerFacts | None = None
+        """Of the model server, each figure with its source; None before its first answer."""
         self.specs = _checked_specs(self._specs_builder, self._backend_specs)
         self.own_jobs = 0
         """Jobs of this node on the server; the job runner keeps it up to date."""
@@ -128,8 +134,8 @@ class Inventory:
     async def refresh(self) -> None:
         try:
             models = [model for model in await self._backend.models() if self._can_be_reported(model)]
-            self._backend_specs = BackendSpecs(self._backend.kind, await self._backend.slots(), models)
-            await self._refresh_load()
+            slots = await self._backend.slots()
+            self._update_facts(ServerAnswers(self._backend.kind, models, slots, await self._refresh_load()))
             self.trouble = None
         except BackendError as error:
             if self._may_be_busy(error):
@@ -139,6 +145,7 @@ class Inventory:
             self._backend_specs = replace(self._backend_specs, models=())
             self.trouble = str(error)
             self.probed.forget()
+            self._slot_learner.forget()
         self._slow_refreshes = 0
         self._publish()
         for model in self._models:
@@ -146,7 +153,23 @@ class Inventory:
                 self._publish()
             await self._measure_if_due(model)
 
-    async def _refresh_load(self) -> None:
+    def _update_facts(self, answers: ServerAnswers) -> None:
+        self._slot_learner.observe(answers.load, assumed=self._backend_specs.slots)
+        gpu_speed = self._specs_builder.gpu_speed
+        self.facts, models = resolve_facts(
+            answers,
+            owner=self._owner_facts,
+            hardware=self._specs_builder.hardware,
+            learned_slots=self._slot_learner.learned,
+            copy_bytes_s=gpu_speed.copy_bytes_s if gpu_speed else None,
+        )
+        bandwidth = self.facts.bandwidth_bytes_s
+        self._backend_specs = BackendSpecs(
+            answers.kind, self.facts.slots.value, models, bandwidth.value if bandwidth else None
+        )
+        self.kv_capacity_bytes = kv_capacity_bytes(self.facts, bytes_max=KV_CAPACITY_BYTES_MAX)
+
+    async def _refresh_load(self) -> BackendLoad | None:
         """Foreign requests are those beyond our own jobs, of which some may start or end while the server answers."""
         jobs_before = self.own_jobs
         load = await self._backend.load()
@@ -155,16 +178,9 @@ class Inventory:
         if foreign != self.foreign_requests:
             self.foreign_requests = foreign
             self.note_load_changed()
-        self.kv_capacity_bytes = self._kv_capacity(load.context_tokens if load else None)
         self.kv_used = load.kv_used if load else None
         self.server_metrics = server_metrics(load) if load else None
-
-    def _kv_capacity(self, context_tokens: int | None) -> int | None:
-        """Size of the KV cache, if the server reports its tokens and has one model only."""
-        per_token = self._models[0].kv_bytes_per_token if len(self._models) == 1 else 0
-        if context_tokens is None or per_token <= 0:
-            return None
-        return min(KV_CAPACITY_BYTES_MAX, context_tokens * per_token)
+        return load
 
     def _may_be_busy(self, error: BackendError) -> bool:
         """A server that runs our jobs may time out once; if it does so again, it hangs."""

@@ -33,6 +33,7 @@ class BackendSpecs:
     kind: str
     slots: int
     models: Sequence[BackendModel]
+    bandwidth_bytes_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class SpecsBuilder:
             agent_version=__version__,
             models=tuple(self.model_report(model) for model in backend.models),
             tflops_measured=self._tflops_measured(backend.models),
+            bandwidth_bytes_s=backend.bandwidth_bytes_s,
             gpus=tuple(self._gpu(index, gpu) for index, gpu in enumerate(hardware.gpus)),
         )
 
@@ -89,19 +91,20 @@ class SpecsBuilder:
 
     def _claimed(self, model: BackendModel) -> Speed | None:
         """The prefill speed that the claimed TFLOPS would give: two operations per parameter and token."""
-        if not model.parameters or not self.hardware.tflops:
+        parameters = model.active_parameters or model.parameters
+        if not parameters or not self.hardware.tflops:
             return None
-        prefill = self.hardware.tflops * 1e12 / (2 * model.parameters)
-        return Speed(prefill_tps=min(1e7, prefill), decode_tps=min(1e7, prefill))
+        prefill = max(1e-3, min(1e7, self.hardware.tflops * 1e12 / (2 * parameters)))
+        return Speed(prefill_tps=prefill, decode_tps=prefill)
 
     def _tflops_measured(self, models: Sequence[BackendModel]) -> float | None:
         """By the GPU benchmark (matrix product); else by the fastest measured prefill."""
         if self.gpu_speed is not None and self.gpu_speed.fp16_tflops is not None:
             return min(TFLOPS_MAX, round(self.gpu_speed.fp16_tflops, 3))
         reached = [
-            2 * model.parameters * speed.prefill_tps / 1e12
+            2 * parameters * speed.prefill_tps / 1e12
             for model in models
-            if model.parameters and (speed := self.speed_of(model))
+            if (parameters := model.active_parameters or model.parameters) and (speed := self.speed_of(model))
         ]
         return min(TFLOPS_MAX, round(max(reached), 6)) if reached else None
 

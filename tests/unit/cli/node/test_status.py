@@ -32,6 +32,52 @@ def test_status_is_shown_and_printed_as_json(node: Node) -> None:
     assert json.loads(node.run("status", "--json").stdout) == STATUS
 
 
+FACTS = {
+    "kind": "vllm",
+    "slots": {"value": 256, "source": "default"},
+    "kv_tokens": {"value": 35312, "source": "server"},
+    "chunked_prefill": {"value": True, "source": "default"},
+    "bandwidth_bytes_s": {"value": 1.008e12, "source": "card table"},
+    "models": [
+        {
+            "id": "llama3",
+            "context": {"value": 32768, "source": "server"},
+            "quantization": None,
+            "weights_bytes": {"value": 16 << 30, "source": "family table"},
+            "kv_bytes_per_token": {"value": 131072, "source": "owner"},
+            "prefix_cache_tokens": {"value": 0, "source": "default"},
+        }
+    ],
+}
+
+
+def lines_of(node: Node, *, state: str) -> list[list[str]]:
+    """The words of each line of `node status` for a server with these facts."""
+    server = {"kind": "vllm", "trouble": None, "facts": FACTS}
+    node.answer = {"status": STATUS | {"server": server, "models": [STATUS["models"][0] | {"state": state}]}}
+    return [line.split() for line in node.run("status").stdout.splitlines()]
+
+
+def test_each_figure_of_the_server_is_shown_with_its_source(node: Node) -> None:
+    shown = lines_of(node, state="warm")
+    for expected in (
+        "server answers at once 256 default of vllm",
+        "server KV cache 35,312 tokens server",
+        "server reads in chunks yes default of vllm",
+        "server memory bandwidth 1,008 GB/s card table",
+        "llama3 context 32,768 tokens server",
+        "llama3 weights 16.0 GiB family table",
+        "llama3 KV cache per token 131,072 bytes owner",
+    ):
+        assert expected.split() in shown
+    assert not [line for line in shown if "quantization" in line]
+
+
+def test_figures_of_models_that_are_not_loaded_are_left_to_json(node: Node) -> None:
+    assert not [line for line in lines_of(node, state="on_disk") if "weights" in line]
+    assert json.loads(node.run("status", "--json").stdout)["server"]["facts"] == FACTS
+
+
 @pytest.mark.parametrize("command", ["status", "drain"])
 def test_without_an_agent_there_is_a_next_step(away: Node, command: str) -> None:
     result = away.run(command)

@@ -33,7 +33,7 @@ def test_metrics_that_a_server_does_not_report_are_unknown() -> None:
 def test_an_absurd_count_does_not_cost_the_node_its_link(value: bytes, expected: float | None) -> None:
     found = totals_of(PrometheusPage(b"vllm:prompt_tokens_total " + value), "vllm").prompt_tokens
     assert found == expected
-    load = BackendLoad(10**9, 1, queued=10**9, totals=BackendTotals(prompt_tokens=found))
+    load = BackendLoad(10**9, queued=10**9, totals=BackendTotals(prompt_tokens=found))
     report = validated(NodeLoad(server=server_metrics(load)))
     assert report.server is not None
     assert (report.server.running, report.server.waiting) == (COUNT_MAX, COUNT_MAX)

@@ -47,6 +47,13 @@ def test_settings_override_a_machine_without_a_gpu(tmp_path: Path) -> None:
     assert (found.gpu, found.gpu_count, found.vram_bytes, found.tflops) == ("RTX 4090", 1, 24 * GB, 82.6)
 
 
+def test_compute_that_no_driver_tells_is_that_of_the_data_sheet(tmp_path: Path) -> None:
+    cards = [DetectedGpu("amd", "AMD Instinct MI300X", 192 * GB)] * 2
+    assert describe_hardware(node_settings(tmp_path), cards).tflops == 2 * 1307
+    assert describe_hardware(node_settings(tmp_path, gpu="RTX 4090"), []).tflops == 330
+    assert describe_hardware(node_settings(tmp_path), [DetectedGpu("amd", "unheard of", GB)]).tflops == 0
+
+
 def test_without_settings_a_machine_without_a_gpu_reports_its_processor(tmp_path: Path) -> None:
     found = describe_hardware(node_settings(tmp_path), [])
     assert (found.gpu, found.gpu_count, gpu_name([])) == ("cpu", 0, "cpu")

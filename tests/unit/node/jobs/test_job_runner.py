@@ -12,6 +12,7 @@ import pytest
 
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.node.backends.backend import Backend
+from sparewatt.node.facts.server_facts import KV_BYTES_DEFAULT
 from sparewatt.protocol.link.frames import JobReplyHead, Opcode, decode_message, encode_frame
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from sparewatt.testing import EngineSettings, expected_text, render_chat
@@ -257,10 +258,14 @@ async def test_the_kv_capacity_is_reported_where_the_server_reports_it(tmp_path:
         assert rig.jobs.load().kv_capacity_bytes == 3 * 1000 * per_token > 0
 
 
-@pytest.mark.parametrize("engine", [EngineSettings(models=("a", "b")), EngineSettings(models=("a",), n_params=0)])
-async def test_the_kv_capacity_is_unknown_where_it_cannot_be_derived(tmp_path: Path, engine: EngineSettings) -> None:
+async def test_the_kv_capacity_of_a_model_of_unknown_size_is_that_of_a_usual_one(tmp_path: Path) -> None:
+    engine = EngineSettings(models=("a",), slots=3, n_ctx=1000, n_params=0)
     async with refreshed_rig(tmp_path, engine=engine) as rig:
-        await rig.inventory.refresh()
+        assert rig.jobs.load().kv_capacity_bytes == 3 * 1000 * KV_BYTES_DEFAULT
+
+
+async def test_the_kv_capacity_is_unknown_where_a_token_takes_another_room_in_each_model(tmp_path: Path) -> None:
+    async with refreshed_rig(tmp_path, engine=EngineSettings(models=("a-8b", "b-70b"), n_params=0)) as rig:
         assert rig.jobs.load().kv_capacity_bytes is None
 
 

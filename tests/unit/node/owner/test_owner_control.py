@@ -87,6 +87,18 @@ async def test_status_describes_the_node(tmp_path: Path) -> None:
     assert status["power_watts"] == 100.0
 
 
+async def test_status_has_the_source_of_each_figure_of_the_server(tmp_path: Path) -> None:
+    async with rigged(tmp_path, server_facts="kv-tokens=35312") as rig:
+        here = ControlledNode(rig, tmp_path)
+        assert here.ask(do="status")["status"]["server"]["facts"] is None, "nothing was asked of it yet"
+        await rig.inventory.refresh()
+        facts = here.ask(do="status")["status"]["server"]["facts"]
+    assert facts["slots"] == {"value": 8, "source": "server"}
+    assert facts["kv_tokens"] == {"value": 35312, "source": "owner"}
+    assert [model["id"] for model in facts["models"]] == [MODEL]
+    assert facts["models"][0]["kv_bytes_per_token"]["source"] == "share of weights"
+
+
 async def test_a_pause_lets_running_answers_end_and_takes_nothing_new(tmp_path: Path) -> None:
     async with controlled_node(tmp_path) as here:
         rig = here.rig

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from sparewatt.core.errors import InvalidAmount, StartupError
 from sparewatt.node.backends.backend import BackendError, BackendModel, BackendTimeout, BadBackendReply
-from sparewatt.node.backends.openai import DEFAULT_SLOTS, OpenAIBackend
+from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder
@@ -218,7 +218,7 @@ async def test_slots_that_a_server_reports_later_are_used_then() -> None:
     app.add_routes([web.get("/props", props)])
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         backend = OpenAIBackend(str(server.make_url("/")), session)
-        assert [await backend.slots() for _ in range(3)] == [DEFAULT_SLOTS, 16, 16]
+        assert [await backend.slots() for _ in range(3)] == [None, 16, 16]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Facts of a model server that the matcher needs, each with its source: owner, server, tables, observation, default."""
