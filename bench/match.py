@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import environment, shortlist
+from bench.realtime import prefer_realtime
 
 from sparewatt.testing.matcher_timing import time_matcher
 
@@ -22,8 +23,8 @@ REPORTED = ("median_us", "p99_us", "report_us", "report_unchanged_us", "report_c
 
 HEAD = """# How fast the matcher is
 
-Made by `make bench-match` on {cores} cores, Python {python}. The load average was {load:.1f} when it began: above 1 the
-machine had other work to do.
+Made by `make bench-match` on {cores} cores, Python {python}, at {priority} priority. The load average was
+{load:.1f} when it began: above 1 the machine had other work to do.
 {environment}
 
 One model, all nodes serve it, two thirds have it loaded. Each decision ranks the best 8 of the nodes; above 10,000 it
@@ -58,11 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--nodes", default=SIZES)
     parser.add_argument("--report", type=Path)
     options = parser.parse_args(arguments)
-    load = os.getloadavg()[0]
+    load, is_realtime = os.getloadavg()[0], prefer_realtime()
     sizes = [int(size) for size in options.nodes.split(",")]
     lines = [line(size, compiled=compiled) for compiled in (True, False) for size in sizes]
     head = HEAD.format(
-        cores=os.cpu_count(), python=platform.python_version(), load=load, environment=environment.describe()
+        cores=os.cpu_count(),
+        python=platform.python_version(),
+        priority="real-time" if is_realtime else "ordinary",
+        load=load,
+        environment=environment.describe(),
     )
     text = head + "".join(lines) + REGRET
     text += "".join(shortlist.line(100_000, n_jobs=1200, rate=rate) for rate in RATES)
