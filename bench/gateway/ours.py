@@ -20,8 +20,6 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import SystemRng
-from sparewatt.gateway.chores import COMPILE_FROM_NODES
-from sparewatt.inference.matcher import kernel
 from sparewatt.ledger.rules import deposit_postings
 from sparewatt.localnet.bootstrap import LOCAL_NODES_ACCOUNT, bootstrap_database
 from sparewatt.postgres.server import EmbeddedPostgres
@@ -66,7 +64,6 @@ def running_sparewatt(
             port = int(port_file.read_text())
             wait_until_answering(port, "/v1/models", OURS, key=key)
             with running_nodes(folder, port, tokens) as helper:
-                _wait_until_compiled(folder / "gateway.txt", nodes, processes)
                 yield Target(
                     name=name or (OURS if processes == 1 else OURS_TWICE),
                     version=__version__,
@@ -77,16 +74,6 @@ def running_sparewatt(
                     database=(database.pid or 0,),
                     dsn=database.dsn,
                 )
-
-
-def _wait_until_compiled(output: Path, nodes: int, processes: int) -> None:
-    """With many nodes a gateway compiles its scan once, for some seconds; that must not overlap with a measurement."""
-    if nodes > COMPILE_FROM_NODES and kernel.available():
-
-        def is_compiled() -> bool:
-            return output.read_text().count("matcher_compiled") >= processes
-
-        wait_until(is_compiled, "the matcher is not compiled", ceiling_s=JOIN_S)
 
 
 @contextmanager

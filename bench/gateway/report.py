@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import environment
 from bench.gateway.bookkeeping import LedgerCounts
 from bench.gateway.judging import (
     OVERRUN_MS_MAX,
@@ -53,6 +54,7 @@ AHEAD = "with real-time priority (`SCHED_FIFO`); all else waits"
 METHOD = """# The gateway beside other proxies
 
 Made by `make bench-gateway` on {cores} cores ({cpu}), Linux {kernel}, Python {python}, commit {commit}.
+{environment}
 Rounds: {rounds}. Figures are medians; ratios to goals are of each round by itself, then their median.{noise}
 
 {goals}
@@ -97,6 +99,7 @@ def report(run: Run) -> str:
             kernel=platform.release().partition("-")[0],
             python=platform.python_version(),
             commit=_commit(),
+            environment=environment.describe(),
             rounds=run.rounds,
             noise=f"\n\n**This run does not count.** {run.noise}" if run.noise else "",
             goals=goals_table(judged),
@@ -146,6 +149,7 @@ def between_marks(text: str, table: str) -> str:
 def as_json(run: Run) -> dict[str, Any]:
     return {
         "commit": _commit(),
+        "environment": environment.describe(),
         "machine": {"cores": os.cpu_count(), "cpu": _cpu_name(), "kernel": platform.release()},
         "realtime": run.is_realtime,
         "noise": run.noise,

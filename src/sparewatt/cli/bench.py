@@ -21,7 +21,9 @@ def bench() -> None:
 @bench.command("match")
 @click.option("--nodes", default=SIZES, show_default=True, help="Sizes of the table, separated by commas.")
 @click.option("--decisions", default=500, show_default=True, type=click.IntRange(10, 100_000), help="For each size.")
-@click.option("--compiled/--no-compiled", default=None, help="With numba or without; default: with, if installed.")
+@click.option(
+    "--compiled/--no-compiled", default=None, help="Compiled or with numpy; default: compiled, if there is one."
+)
 @json_option
 @examples("sparewatt bench match --nodes 10000 --no-compiled --json")
 def match(*, nodes: str, decisions: int, compiled: bool | None, as_json: bool) -> None:

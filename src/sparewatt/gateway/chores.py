@@ -16,7 +16,6 @@ from sparewatt.core.log import Logger
 from sparewatt.edge.tls import CHECK_S, Certificate
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
-from sparewatt.inference.matcher import kernel
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
@@ -24,7 +23,6 @@ from sparewatt.telemetry.history.writer import STORE_S
 _log = Logger("sparewatt.gateway")
 REFILL_S = 0.01
 """Between two rounds in which low purses are refilled; those of one moment are filled one after another."""
-COMPILE_FROM_NODES = 256
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 GC_YOUNG, GC_OLDER = 20_000, 10
 """New objects until the young generation is collected, and how many such rounds until an older one is."""
@@ -59,7 +57,6 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("accounts_sync", 1.0, partial(_sync_accounts, services)),
         Chore("keys_used", 60.0, services.key_service.note_used),
         Chore("nodes_save", 2.0, partial(save_nodes, services)),
-        Chore("compile", 2.0, partial(_compile_matcher, services)),
         Chore("health_check", 0.5, partial(_check_health, services)),
         Chore("matches_store", 1.0, services.explanations.store),
         Chore("responses_heartbeat", 1.0, partial(_report_responses, services)),
@@ -122,14 +119,6 @@ async def save_power(services: Services) -> None:
     with on_failure(power.give_back, days):
         if days:
             await services.database.power.add(days)
-
-
-async def _compile_matcher(services: Services) -> None:
-    """Worth its seconds only for many nodes, and done in a thread; until then numpy computes the same."""
-    if len(services.table) > COMPILE_FROM_NODES and not kernel.ready():
-        await asyncio.to_thread(kernel.prepare)
-        tune_garbage_collector()  # the compiler leaves cycles of 100,000 objects: later, they would block requests
-        _log.info("matcher_compiled", nodes=len(services.table))
 
 
 def tune_garbage_collector() -> None:

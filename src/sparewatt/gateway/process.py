@@ -21,6 +21,7 @@ from sparewatt.gateway.membership import joined, wait_until_it_may_open
 from sparewatt.gateway.routes import endpoint_groups, inference_endpoints, make_app, refusals
 from sparewatt.gateway.services import Services, assemble
 from sparewatt.gateway.settings import GatewaySettings
+from sparewatt.inference.matcher import kernel
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.machine.signals import stop_event
 from sparewatt.postgres.server import supervised_postgres
@@ -71,7 +72,8 @@ async def run_gateway(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> N
         await asyncio.to_thread(write_port_files, settings, port=port, metrics_port=metrics_port)
         services.loop_lag.watch()
         tune_garbage_collector()
-        _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls)
+        scan = "compiled" if kernel.ready() else "numpy"
+        _log.info("gateway_listening", host=settings.host, port=port, tls=settings.has_tls, scan=scan)
         services.downloads.pack()
         await _serve_until(stop, services, certificate)
 

@@ -63,8 +63,6 @@ def _specs(rng: random.Random) -> NodeSpecs:
 
 def time_matcher(n_nodes: int, *, decisions: int, compiled: bool | None) -> dict[str, float | int | bool | None]:
     """Median and 99th percentile of a decision, of a report, and of sorting a shortlist."""
-    if compiled is not False:
-        kernel.prepare()
     is_compiled = kernel.ready() if compiled is None else compiled and kernel.ready()
     table = make_table(n_nodes)
     _time_decisions(table, WARM_UP_DECISIONS, compiled=is_compiled)

@@ -77,14 +77,14 @@ def some_places(chance: np.random.Generator, n: int, *, share: float) -> Positio
     return chance.permutation(n)[: int(chance.integers(1, n + 1))]
 
 
-def compare_scans(chance: np.random.Generator) -> int:
+def compare_scans(chance: np.random.Generator, *, rank: scan.ScanFunction = kernel.rank) -> int:
     """One random table, both scans: the same places, costs and parts to the bit, the same reasons. How many ranked."""
     entries, question = random_entries(chance), random_question(chance)
     named = some_places(chance, len(entries), share=0.7)
     tried = some_places(chance, len(entries), share=0.8)
     k = 64 if chance.random() < 0.1 else 8
     by_numpy = scan.rank(question, entries, named, tried, k=k)
-    compiled = kernel.rank(question, entries, named, tried, k=k)
+    compiled = rank(question, entries, named, tried, k=k)
     assert compiled.positions.tolist() == by_numpy.positions.tolist()
     assert compiled.costs.tolist() == by_numpy.costs.tolist()
     assert compiled.rejected_counts == by_numpy.rejected_counts

@@ -1,4 +1,5 @@
-"""The scan compiled: filter, cost and the best k. Imported only with numba.
+"""The scan as it is compiled: filter, cost and the best k. `make scan` builds the package's libraries from it
+(native/build.py, with numba); a gateway loads those (`library`) and never imports this.
 
 The filters and the formula are those of `scan` and `formula`: the same functions, compiled, so both scans give the same
 best k, to the bit. A lower bound of every node's cost is computed in columns, several nodes per instruction; only
@@ -249,7 +250,7 @@ def read_query(address: int) -> Any:
     return MatchQuery(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], seed)
 
 
-@numba.njit("int64(" + ", ".join(["int64"] * 19) + ")", error_model="numpy")
+@jit
 def scan(  # noqa: PLR0917
     rows_at: int, columns_at: int, capacity: int, hashes_at: int, ids_at: int, n_nodes: int,
     subset_at: int, n_subset: int, tried_at: int, n_tried: int, k: int,
@@ -290,4 +291,15 @@ def scan(  # noqa: PLR0917
         carray(memory_at(lines_at), (k, RANKED_WIDTH), np.float64),
     )
     n_ranked: int = rank(q, rows, hashes, ids, n, subset, bounds, positions, lines)
+    return n_ranked
+
+
+@numba.njit(error_model="numpy", boundscheck=False)
+def entry(call_at: int) -> int:
+    """What the library exports: `scan` with its arguments read from memory, as `kernel` packed them."""
+    a = carray(memory_at(call_at), (19,), np.int64)
+    n_ranked: int = scan(
+        a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16],
+        a[17], a[18],
+    )  # fmt: skip
     return n_ranked

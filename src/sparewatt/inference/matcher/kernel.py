@@ -1,18 +1,18 @@
-"""Runs the compiled scan, where numba is installed: compiling takes seconds, a scan microseconds.
+"""Calls the compiled scan, where the package brings one for this platform (`library`).
 
 It writes into memory that is reused from scan to scan, so it serves one thread at a time.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import struct
 
 import numpy as np
 
+from sparewatt.inference.matcher import library
 from sparewatt.inference.matcher.columns import NO_POSITIONS, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.library import EntryFunction
 from sparewatt.inference.matcher.model import CANDIDATES_KEPT, REJECTED_WIDTH, REJECTIONS_KEPT, SCAN_REJECTIONS
 from sparewatt.inference.matcher.scan import RANKED_WIDTH, MatchQuery, ScanResult
 
@@ -20,16 +20,21 @@ CAPACITY_FIRST = 1024
 BY_ROW_SHARE = 8
 """If fewer than one node in so many is looked at, the scan reads rows, otherwise columns."""
 _DOUBLE_BYTES = 8
-_QUERY = struct.Struct(f"=Q{9 + len(PARTS)}d")
+QUERY = struct.Struct(f"=Q{9 + len(PARTS)}d")
+CALL = struct.Struct("=19q")
+"""The arguments of `compiled.scan`."""
 _N_REASONS = len(SCAN_REJECTIONS)
 
 
 class Kernel:
-    """The compiled functions and the memory that they write into."""
+    """The compiled function and the memory that it reads and writes."""
 
-    def __init__(self) -> None:
-        self._scan = importlib.import_module("sparewatt.inference.matcher.compiled").scan
-        self._query = np.zeros(_QUERY.size, np.uint8)
+    def __init__(self, entry: EntryFunction) -> None:
+        self._entry = entry
+        self._call, self._n_ranked = np.zeros(CALL.size, np.uint8), np.zeros(1, np.int64)
+        self._call_buffer, self._n_ranked_view = self._call.data, self._n_ranked.data
+        self._call_address, self._n_ranked_address = self._call.ctypes.data, self._n_ranked.ctypes.data
+        self._query = np.zeros(QUERY.size, np.uint8)
         self._query_buffer = self._query.data
         self._counts = np.zeros(_N_REASONS + 2, np.int64)
         self._counts_view = self._counts.data
@@ -66,7 +71,7 @@ class Kernel:
             tried, n_tried = np.ascontiguousarray(tried, np.int64), tried.size
             tried_at = tried.ctypes.data
         prompt, output, floor, strain, usd, weights, now_s, suspect_s, offline_s, jitter, seed = query
-        _QUERY.pack_into(
+        QUERY.pack_into(
             self._query_buffer,
             0,
             seed,
@@ -81,9 +86,24 @@ class Kernel:
             jitter,
             *weights,
         )
-        n_ranked = self._scan(
-            rows, transposed, capacity, hashes, ids, n, subset_at, n_subset, tried_at, n_tried, k, *self._addresses
+        CALL.pack_into(
+            self._call_buffer,
+            0,
+            rows,
+            transposed,
+            capacity,
+            hashes,
+            ids,
+            n,
+            subset_at,
+            n_subset,
+            tried_at,
+            n_tried,
+            k,
+            *self._addresses,
         )
+        self._entry(self._n_ranked_address, None, self._call_address)
+        n_ranked: int = self._n_ranked_view[0]
         ranked = bytes(self._rows_view[: n_ranked * RANKED_WIDTH * _DOUBLE_BYTES])
         if not self._counts_view[_N_REASONS]:
             return ScanResult(ranked, n_ranked)
@@ -92,26 +112,21 @@ class Kernel:
         return ScanResult(ranked, n_ranked, tuple(counts), rejected)
 
 
-_kernel: list[Kernel] = []
+def _load() -> Kernel | None:
+    entry = library.load()
+    return Kernel(entry) if entry is not None else None
 
 
-def available() -> bool:
-    return importlib.util.find_spec("numba") is not None
+_kernel = _load()
 
 
 def ready() -> bool:
-    return bool(_kernel)
-
-
-def prepare() -> None:
-    """Compile, which takes seconds; call it off the event loop. Does nothing without numba or a second time."""
-    if ready() or not available():
-        return
-    made = Kernel()
-    made.rank(MatchQuery(1.0, 1.0), NodeColumns(), NO_POSITIONS, NO_POSITIONS, k=CANDIDATES_KEPT)
-    _kernel[:] = [made]
+    """A compiled scan is loaded. Without one, `scan.rank` gives the same answers."""
+    return _kernel is not None
 
 
 def rank(query: MatchQuery, columns: NodeColumns, subset: Positions, tried: Positions, *, k: int) -> ScanResult:
     """The best k of the subset, or of all nodes if it is empty. Needs `ready()`."""
-    return _kernel[0].rank(query, columns, subset, tried, k=k)
+    if _kernel is None:
+        raise RuntimeError("no compiled scan is loaded: ask `ready()` first")
+    return _kernel.rank(query, columns, subset, tried, k=k)

@@ -1,7 +1,7 @@
 """The matcher in one call: filter, score, pick. The same arguments give the same decision.
 
-Up to SCAN_MAX nodes of a model are all looked at; beyond that a shortlist and a random sample. With numba the scan is
-compiled; the decisions are the same without it.
+Up to SCAN_MAX nodes of a model are all looked at; beyond that a shortlist and a random sample. The scan is compiled
+where the package has a library for the platform; the decisions are the same with numpy.
 """
 
 from __future__ import annotations
