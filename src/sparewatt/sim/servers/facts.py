@@ -24,6 +24,11 @@ class ModelShape:
     context_length: int = 131_072
     """That the model was trained for."""
 
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """With 16 bits per value: a key and a value of each KV head in each layer."""
+        return 2 * 2 * self.layers * self.kv_heads * (self.embedding // self.heads)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
