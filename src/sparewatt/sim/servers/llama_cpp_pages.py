@@ -54,7 +54,7 @@ def _models(facts: ServerFacts) -> dict[str, object]:
             "n_embd": facts.shape.embedding,
             "n_params": facts.parameters,
             "size": facts.weights_bytes,
-            "ftype": facts.quantization or "",
+            "ftype": facts.quantization or "F16",
         },
     }
     return {"models": [listed], "object": "list", "data": [card]}
@@ -79,7 +79,7 @@ def _props(facts: ServerFacts) -> dict[str, object]:
         },
         "total_slots": facts.slots,
         "model_alias": facts.model,
-        "model_ftype": facts.quantization or "",
+        "model_ftype": facts.quantization or "F16",
         "model_path": f"/models/{facts.model}.gguf",
         "modalities": {"vision": False, "video": False, "audio": False},
         "media_marker": "<__media__>",
