@@ -18,6 +18,7 @@ from _pytest.mark import ParameterSet
 
 from sparewatt.localnet.network import MODEL_NAME, find_weights
 from sparewatt.machine.spawn import free_port
+from sparewatt.sim.servers.facts import ServerKind
 from tests.processes import end_process, start_process, tail, wait_until
 
 SLOTS = 2
@@ -37,6 +38,7 @@ class Kind:
     module: str
     flags: tuple[str, ...]
     lacks: Mapping[Capability, str] = field(default_factory=dict)
+    ready_path: str = "/health"
 
     def argv(self, port: int) -> list[str]:
         weights = [str(find_weights())] if self.module == "sparewatt.node.backends.llama_server" else []
@@ -58,6 +60,25 @@ LLAMA = Kind(
     },
 )
 KINDS = (DETERMINISTIC, LLAMA)
+
+
+def dialect(speaks: ServerKind, *flags: str, ready_path: str = "/health") -> Kind:
+    """The deterministic engine as a server of another kind, with steps of 10 ms."""
+    common = (f"--model={MODEL_NAME}", f"--n-ctx={CONTEXT}", f"--speaks={speaks}", f"--step-s={1 / DECODE_TPS}")
+    return Kind(name=f"engine-as-{speaks}", module="sparewatt.testing", flags=(*common, *flags), ready_path=ready_path)
+
+
+BATCHING = ("--engine-kind=batching", f"--max-num-seqs={SLOTS}")
+SPEAKING: dict[ServerKind, Kind] = {
+    "vllm": dialect("vllm", *BATCHING),
+    "sglang": dialect("sglang", *BATCHING, "--separate-prefill"),
+    "llama.cpp": dialect("llama.cpp", "--engine-kind=slots"),
+    "ollama": dialect("ollama", "--engine-kind=slots", ready_path="/"),
+}
+
+
+def every_dialect() -> list[ParameterSet]:
+    return [pytest.param(kind, id=speaks) for speaks, kind in SPEAKING.items()]
 
 
 def every_kind() -> list[ParameterSet]:
@@ -91,7 +112,7 @@ def running_server(kind: Kind, folder: Path) -> Iterator[Server]:
     process = start_process(kind.argv(port), output=output)
     try:
         url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(process, url, output)
+        _wait_until_ready(process, url + kind.ready_path, output)
         yield Server(kind, url, MODEL_NAME, process)
     finally:
         end_process(process, signal.SIGTERM)
@@ -101,7 +122,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, output: Path) 
     def answers() -> bool:
         assert process.poll() is None, f"ended with status {process.returncode}: {tail(output)}"
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5) as reply:  # noqa: S310 (our own loopback address)
+            with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 (our own loopback address)
                 return bool(reply.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -33,6 +33,8 @@ MODEL = "unequal"
 PROMPT_WORDS = 60
 ANSWER_TOKENS = 8
 READING_SHARE = 5 / 6
+JOIN_S = 120.0
+"""How long joining and measuring may take: a slow engine reads its longest prompt for several seconds."""
 
 
 def prompts(count: int) -> list[str]:
@@ -116,7 +118,7 @@ def unequal_network(
     ):
         for name, url in engines.items():
             stack.enter_context(_agent(network, folder, name, url, node_flags))
-            wait_until(partial(is_serving, network, name), f"{name} does not serve")
+            wait_until(partial(is_serving, network, name), f"{name} does not serve", ceiling_s=JOIN_S)
         yield network
 
 

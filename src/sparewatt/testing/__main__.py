@@ -11,8 +11,9 @@ from typing import get_args
 import click
 
 from sparewatt.protocol.link.node_report import Capability
+from sparewatt.testing.engine.batch_driver import batch_limits
 from sparewatt.testing.engine.engine import running_engine
-from sparewatt.testing.engine.settings import EngineSettings
+from sparewatt.testing.engine.settings import DIALECTS, EngineKind, EngineSettings
 
 _RATE = click.FloatRange(min=0)
 
@@ -52,11 +53,33 @@ _RATE = click.FloatRange(min=0)
 )
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0.0, help="Share of requests that fail at random.")
 @click.option("--seed", type=int, default=0, help="Seed of these failures.")
+@click.option(
+    "--engine-kind",
+    type=click.Choice(get_args(EngineKind)),
+    default="simple",
+    help="simple: each stream at its own rate. slots: as llama.cpp. batching: as vLLM and SGLang.",
+)
+@click.option(
+    "--speaks", type=click.Choice(DIALECTS), default="sparewatt", help="Whose pages and errors it has, as a server."
+)
+@click.option("--metrics/--no-metrics", default=True, help="Whether SGLang or llama.cpp has a metrics page.")
+@click.option("--quantization", help="Quantization of the weights, as reported.")
+@click.option("--max-num-seqs", type=click.IntRange(1, 4096), default=256, help="batching: sequences at once.")
+@click.option("--chunk-tokens", type=click.IntRange(min=1), default=2048, help="Tokens of one iteration.")
+@click.option("--kv-tokens", type=click.IntRange(min=1), default=65_536, help="batching: tokens in the KV cache.")
+@click.option("--separate-prefill", is_flag=True, help="batching: an iteration reads or writes, as in SGLang.")
+@click.option("--step-s", type=_RATE, default=0.01, help="Time of a decoding step with one stream.")
+@click.option("--step-per-job-s", type=_RATE, default=0.0, help="More for each further stream.")
+@click.option("--step-per-token-s", type=_RATE, default=0.0, help="More for each token in all contexts.")
+@click.option("--prefill-fixed-s", type=_RATE, default=0.0, help="Time of each prompt, whatever its length.")
+@click.option("--prefill-token-s", type=_RATE, default=0.0001, help="Time of each token of a prompt.")
+@click.option("--prefill-square-s", type=_RATE, default=0.0, help="Time per square of the prompt's tokens.")
 def main(
     port: int, port_file: Path | None, models: tuple[str, ...], aliases: tuple[str, ...], **options: object
 ) -> None:
     """Serve answers that are a pure function of the prompt."""
     settings = _settings(models=tuple(dict.fromkeys((*models, *aliases))), **options)
+    _check(settings)
     asyncio.run(serve(settings, port=port, port_file=port_file))
 
 
@@ -75,6 +98,15 @@ async def serve(settings: EngineSettings, *, port: int, port_file: Path | None) 
 
 def _settings(**options: object) -> EngineSettings:
     return EngineSettings(**options)  # type: ignore[arg-type]  # click has checked each option by its type
+
+
+def _check(settings: EngineSettings) -> None:
+    if settings.engine_kind == "simple":
+        return
+    try:
+        batch_limits(settings)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _write_port(path: Path, port: str) -> None:

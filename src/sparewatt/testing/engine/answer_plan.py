@@ -108,12 +108,14 @@ def sampling_for(
     )
 
 
-def room_after(prompt_tokens: int, *, settings: EngineSettings, param: str) -> int:
-    """What the context leaves for the answer. Raises EngineContextTooLong if that is nothing."""
-    if prompt_tokens >= settings.n_ctx:
-        raise EngineContextTooLong(
-            f"The prompt has {prompt_tokens} tokens, but the context of this model holds {settings.n_ctx}.", param=param
-        )
+def room_after(prompt_tokens: int, *, settings: EngineSettings, param: str, max_tokens: int | None = None) -> int:
+    """What the context leaves for the answer. Raises EngineContextTooLong if that is nothing.
+
+    vLLM and SGLang also refuse a prompt that fits, if it does not together with `max_tokens`.
+    """
+    wanted = max(0, max_tokens or 0) if settings.speaks in ("vllm", "sglang") else 0
+    if prompt_tokens >= settings.n_ctx or prompt_tokens + wanted > settings.n_ctx:
+        raise EngineContextTooLong(prompt_tokens=prompt_tokens, n_ctx=settings.n_ctx, max_tokens=wanted, param=param)
     return settings.n_ctx - prompt_tokens
 
 
@@ -124,7 +126,7 @@ def plan_completion(request: EngineCompletionRequest, *, settings: EngineSetting
     for prompt in prompts:
         count = text.count_tokens(prompt)
         total += count
-        room = room_after(count, settings=settings, param="prompt")
+        room = room_after(count, settings=settings, param="prompt", max_tokens=request.max_tokens)
         for number in range(request.n or 1):
             limit, index = request.max_tokens, len(choices)
             sampling = sampling_for(request, index=index, choice=number, room=room, settings=settings, max_tokens=limit)

@@ -39,8 +39,8 @@ _KEYWORD_CHARS_MIN = 4
 def plan_chat(request: EngineChatRequest, *, settings: EngineSettings) -> AnswerPlan:
     prompt = text.render_chat(request.messages)
     prompt_tokens = text.count_tokens(prompt)
-    room = room_after(prompt_tokens, settings=settings, param="messages")
     limit = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
+    room = room_after(prompt_tokens, settings=settings, param="messages", max_tokens=limit)
     samplings = [
         sampling_for(request, index=i, choice=i, room=room, settings=settings, max_tokens=limit)
         for i in range(request.n or 1)

@@ -8,9 +8,10 @@ from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
-from sparewatt.core.errors import BadRequest, SparewattError
+from sparewatt.core.errors import BadRequest, ModelNotFound, SparewattError
 from sparewatt.core.rng import Rng, seeded
 from sparewatt.protocol.link.node_report import Capability
+from sparewatt.sim.servers.facts import ServerKind
 
 FAULTS_MAX = 64
 """Faults that may be pending."""
@@ -22,8 +23,28 @@ _RANDOM_KINDS: tuple[FaultKind, ...] = ("status", "drop_before_head", "drop_afte
 _RANDOM_TOKENS_MAX = 20
 
 
+EngineKind = Literal["simple", "slots", "batching"]
+EngineDialect = Literal["sparewatt"] | ServerKind
+DIALECTS: tuple[EngineDialect, ...] = ("sparewatt", *get_args(ServerKind))
+
+
 class EngineContextTooLong(BadRequest):
     code = "context_length_exceeded"
+
+    def __init__(self, *, prompt_tokens: int, n_ctx: int, max_tokens: int = 0, param: str) -> None:
+        """`max_tokens`: what the request wants to be written, where the server refuses it for the sum."""
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens, but the context of this model holds {n_ctx}.", param=param
+        )
+        self.prompt_tokens = prompt_tokens
+        self.n_ctx = n_ctx
+        self.max_tokens = max_tokens
+
+
+class EngineModelNotFound(ModelNotFound):
+    def __init__(self, model: str, *, served: tuple[str, ...]) -> None:
+        super().__init__(model, nearest=served[:3])
+        self.model = model
 
 
 class TooManyFaults(BadRequest):
@@ -45,7 +66,11 @@ class EngineQueueFull(SparewattError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """A rate of 0 means as fast as possible; `answer_tokens` fixes every answer's natural length."""
+    """A rate of 0 means as fast as possible; `answer_tokens` fixes every answer's natural length.
+
+    `simple` gives each stream the rates `prefill_tps` and `decode_tps`; the other kinds batch all of them together, and
+    an iteration takes as long as the figures from `step_s` on say.
+    """
 
     models: tuple[str, ...] = ("deterministic",)
     answer_tokens: int | None = None
@@ -62,6 +87,26 @@ class EngineSettings:
     """Only what the engine advertises; it serves all of them anyway."""
     fail_rate: float = 0.0
     seed: int = 0
+    engine_kind: EngineKind = "simple"
+    speaks: EngineDialect = "sparewatt"
+    metrics: bool = True
+    """Whether it has a `/metrics` page, where a server may have none."""
+    quantization: str | None = None
+    max_num_seqs: int = 256
+    chunk_tokens: int = 2048
+    kv_tokens: int = 65_536
+    separate_prefill: bool = False
+    step_s: float = 0.01
+    step_per_job_s: float = 0.0
+    step_per_token_s: float = 0.0
+    prefill_fixed_s: float = 0.0
+    prefill_token_s: float = 0.0001
+    prefill_square_s: float = 0.0
+
+    @property
+    def weights_bytes(self) -> int:
+        """Half a byte for each parameter."""
+        return self.n_params // 2
 
 
 class Fault(Struct, frozen=True, forbid_unknown_fields=True):

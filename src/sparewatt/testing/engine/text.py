@@ -42,6 +42,9 @@ VOCABULARY: tuple[str, ...] = tuple(f" {word}" for word in _WORDS.split()) + _MA
 LABEL = re.compile(r"\[label (\w{1,40})\]")
 """In a chat: every token of the answer is this label and its position, so that a misrouted token can be seen."""
 
+ANSWER_LENGTH = re.compile(r"\[answer (\d{1,4})\]")
+"""In a chat: how many tokens the answer has, where nothing else sets its length."""
+
 _TOKEN = re.compile(r"<\|\w+\|>| ?\w+| ?[^\w\s]|\s")
 _TOKEN_START = re.compile("[" + re.escape("".join(sorted({token[0] for token in VOCABULARY}))) + "]")
 _TOKENS_PER_BLOCK = 16
@@ -83,7 +86,10 @@ def answer_tokens(prompt: str, start: int, count: int, *, seed: int | None = Non
 
 
 def natural_length(prompt: str, *, seed: int | None = None, choice: int = 0) -> int:
-    """Tokens of the answer if no limit ends it earlier."""
+    """Tokens of the answer if no limit ends it earlier: as a chat wishes, else by its hash."""
+    wish = ANSWER_LENGTH.search(prompt, 0, max(0, prompt.rfind(ASSISTANT_MARKER)))
+    if wish is not None:
+        return int(wish[1])
     digest = _digest(prompt, seed=seed, choice=choice)
     return NATURAL_TOKENS_MIN + int.from_bytes(digest[:4], "big") % (NATURAL_TOKENS_MAX - NATURAL_TOKENS_MIN + 1)
 

@@ -149,3 +149,10 @@ def test_every_token_of_a_labelled_chat_has_its_label_and_it_continues_at_any_cu
     assert count_tokens(answer) == 20
     at = cut % (len(answer) + 1)
     assert expected_text(prompt + answer[:at], max_tokens=40).startswith(answer[at:])
+
+
+def test_a_chat_may_wish_for_the_length_of_its_answer() -> None:
+    wishes = [render_chat([{"role": "user", "content": f"[answer {count}] hello"}]) for count in (0, 3, 300)]
+
+    assert [len(tokenize(expected_text(wish))) for wish in wishes] == [0, 3, 300]
+    assert natural_length("[answer 3] hello") >= NATURAL_TOKENS_MIN  # a raw prompt may be half an answer

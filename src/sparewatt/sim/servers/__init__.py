@@ -1,0 +1,1 @@
+"""What model servers report of themselves, page by page."""
