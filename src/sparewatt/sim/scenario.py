@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import math
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -20,6 +21,7 @@ from sparewatt.sim.fleet.physics import BATCHING, MS, SLOTTED, EngineFamily, Flo
 GB = 1e9
 FAMILIES = {"vllm": BATCHING, "sglang": BATCHING, "llama.cpp": SLOTTED, "ollama": SLOTTED}
 
+_PARAMS = re.compile(r"(\d+)b\b")
 USABLE_VRAM_SHARE, RESERVED_VRAM_GB = 0.92, 1.5
 WARM_MODELS_MAX = 3
 CONTEXT_GB = 4.0
@@ -58,6 +60,14 @@ class SimModel:
     active_params: float
     kv_bytes_per_token: float
     popularity: float
+    served_as: str = ""
+    """What model servers call it, by which a node knows its family."""
+
+    @property
+    def total_params(self) -> float:
+        """By its name, as in `moe-30b-a3b`; a mixture of experts uses few of them for each token."""
+        named = _PARAMS.search(self.name)
+        return float(named[1]) * 1e9 if named else self.active_params
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +309,7 @@ def read_models() -> tuple[SimModel, ...]:
             active_params=float(row["active_params_b"]) * 1e9,
             kv_bytes_per_token=float(row["kv_gb_per_token"]) * GB,
             popularity=float(row["popularity"]),
+            served_as=row["served_as"],
         )
         for number, row in enumerate(_rows("models.csv"))
     )

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from sparewatt.core.errors import InvalidField
 from sparewatt.inference.matcher.columns import ColumnField
 
-OTHERS_WEIGHT = 1.0
-"""A second that another user waits counts as much as the user's own."""
+OTHERS_WEIGHT = 2.0
+"""A second that another user waits counts double: jobs that are still to come will wait, too."""
 OVERLAP = 0.5
 """Of the steps of an answer, the share that the jobs already there take part in."""
 SCARCITY_WEIGHT = 0.3
@@ -246,7 +246,7 @@ class Preference:
 
 
 NO_PREFERENCE = Preference()
-JITTER = 0.2
+JITTER = 0.05
 EMPHASIS = 4.0
 """The weight of the parts that a request sorts by. The other parts still break ties and spread a burst."""
 

@@ -148,6 +148,11 @@ class SimMachine:
         chunk_s = prefill.chunk_s(self._prefill_total_s, job.prompt_tokens - job.cached_tokens)
         return shared_pace(chunk_s, step_s, self.active_bytes / self._bandwidth + self._family.step_fixed_s)
 
+    def main_model(self) -> SimModel:
+        """The first that is loaded; else the first that fits."""
+        loaded = (number for number, state in self.states.items() if state is not SimModelState.ON_DISK)
+        return self._models[next(loaded, next(iter(self.states), 0))]
+
     # for the oracle only
 
     def unread_s(self) -> float:

@@ -16,6 +16,7 @@ from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 from sparewatt.protocol.link.node_report import ModelState as ReportedState
 from sparewatt.sim.fleet.machine import SimMachine
 from sparewatt.sim.fleet.measuring import measured_speed
+from sparewatt.sim.fleet.reported_facts import ReportedFacts, driver_name, reported_facts
 from sparewatt.sim.scenario import Scenario, SimModel, price_table
 from sparewatt.sim.traffic import SimJob
 
@@ -46,7 +47,7 @@ class SimNode:
         return late_s is not None
 
     def _refresh_capacity(self) -> None:
-        self._estimator.capacity = BackendCapacity(self._machine.site.slots, kv_bytes=int(self._machine.kv_capacity))
+        self._estimator.capacity = BackendCapacity(node_slots(self._machine), kv_bytes=kv_capacity_bytes(self._machine))
 
     def begin(self, job: SimJob, now_s: float) -> None:
         self._refresh_capacity()
@@ -131,9 +132,9 @@ class SimReporter:
             queued=min(COUNT_MAX, total.jobs - machine.running),
             foreign=min(COUNT_MAX, total.jobs - own.jobs),
             foreign_backlog_s=max(0.0, total.unread_s - own.unread_s) if is_shared else 0.0,
-            foreign_kv_bytes=max(0, int(total.kv_read_bytes - own.kv_read_bytes)) if is_shared else 0,
+            foreign_kv_bytes=believed_kv_bytes(machine, total.kv_read_bytes - own.kv_read_bytes) if is_shared else 0,
             foreign_models=self._names(total.models.keys() - own.models.keys()) if is_shared else (),
-            kv_capacity_bytes=max(0, int(machine.kv_capacity)),
+            kv_capacity_bytes=kv_capacity_bytes(machine),
             prefill_share=self._nodes[machine.site.number].prefill_share(now_s),
         )
 
@@ -145,16 +146,16 @@ class SimReporter:
         return NodeSpecs(
             name=f"site-{site.number}",
             region="sim",
-            gpu=site.gpu.name,
+            gpu=driver_name(site.gpu),
             gpu_count=1,
             vram_bytes=int(site.gpu.vram_gb * 1e9),
             tflops=site.gpu.tflops * site.claims,
             hourly_price_nano=int(site.usd_per_hour * NANO_PER_USD),
-            slots=site.slots,
-            backend="sim",
+            slots=node_slots(machine),
+            backend=site.server,
             agent_version="sim",
             models=tuple(self._public_report(machine, self._models[number]) for number in machine.states),
-            bandwidth_bytes_s=site.bandwidth / site.speed * site.claims,
+            bandwidth_bytes_s=_main_facts(machine).bandwidth_bytes_s,
         )
 
     def _public_report(self, machine: SimMachine, model: SimModel) -> ModelReport:
@@ -173,17 +174,40 @@ def _model_report(
     has_prefix_cache: bool = True,
 ) -> ModelReport:
     prompt_usd, completion_usd = usd_per_token
+    facts = reported_facts(machine.site, model)
     cache_bytes = machine.kv_capacity + machine.site.prefix_ram_bytes  # of an idle machine
+    has_cache = has_prefix_cache and facts.caches_prefixes
     return ModelReport(
         id=model.name,
         state=machine.states[model.number].value,
-        weights_bytes=int(model.weights_bytes),
-        kv_bytes_per_token=int(model.kv_bytes_per_token),
+        weights_bytes=facts.weights_bytes,
+        kv_bytes_per_token=facts.kv_bytes_per_token,
         prompt_price_nano=int(prompt_usd * NANO_PER_USD_PER_MTOK),
         completion_price_nano=int(completion_usd * NANO_PER_USD_PER_MTOK),
+        context_length=facts.context_length,
         measured=speed,
-        prefix_cache_tokens=max(0, int(cache_bytes / model.kv_bytes_per_token)) if has_prefix_cache else 0,
+        prefix_cache_tokens=max(0, int(cache_bytes / model.kv_bytes_per_token)) if has_cache else 0,
     )
+
+
+def _main_facts(machine: SimMachine) -> ReportedFacts:
+    """Of the first model that it has loaded, else of any."""
+    return reported_facts(machine.site, machine.main_model())
+
+
+def node_slots(machine: SimMachine) -> int:
+    return _main_facts(machine).slots
+
+
+def kv_capacity_bytes(machine: SimMachine) -> int | None:
+    """None for a server that does not tell how many tokens its KV cache holds."""
+    return believed_kv_bytes(machine, machine.kv_capacity) if _main_facts(machine).knows_kv_tokens else None
+
+
+def believed_kv_bytes(machine: SimMachine, true_bytes: float) -> int:
+    """A server tells tokens; what a token takes is the agent's belief."""
+    believed, true = _main_facts(machine).kv_bytes_per_token, machine.main_model().kv_bytes_per_token
+    return max(0, int(true_bytes * believed / true))
 
 
 def node_id(site: int) -> NodeId:

@@ -31,7 +31,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerTruth:
     """What does not change while the server runs."""
 
     kind: ServerKind

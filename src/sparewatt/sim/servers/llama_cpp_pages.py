@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import msgspec
 
-from sparewatt.sim.servers.facts import ServerFacts, ServerLoad, SlotLoad
+from sparewatt.sim.servers.facts import ServerTruth, ServerLoad, SlotLoad
 from sparewatt.sim.servers.prometheus_text import MetricsText
 
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 _NO_DETAILS = {"parent_model": "", "format": "gguf", "family": "", "families": [""]}
 
 
-def static_pages(facts: ServerFacts) -> dict[str, bytes]:
+def static_pages(facts: ServerTruth) -> dict[str, bytes]:
     models = msgspec.json.encode(_models(facts))
     return {
         "/health": b'{"status":"ok"}',
@@ -24,7 +24,7 @@ def static_pages(facts: ServerFacts) -> dict[str, bytes]:
     }
 
 
-def _models(facts: ServerFacts) -> dict[str, object]:
+def _models(facts: ServerTruth) -> dict[str, object]:
     listed = {
         "name": facts.model,
         "model": facts.model,
@@ -60,7 +60,7 @@ def _models(facts: ServerFacts) -> dict[str, object]:
     return {"models": [listed], "object": "list", "data": [card]}
 
 
-def _props(facts: ServerFacts) -> dict[str, object]:
+def _props(facts: ServerTruth) -> dict[str, object]:
     caps = {
         "supports_object_arguments": False,
         "supports_parallel_tool_calls": False,
@@ -98,12 +98,12 @@ def _props(facts: ServerFacts) -> dict[str, object]:
     }
 
 
-def live_pages(facts: ServerFacts, load: ServerLoad) -> dict[str, bytes]:
+def live_pages(facts: ServerTruth, load: ServerLoad) -> dict[str, bytes]:
     pages = {"/slots": msgspec.json.encode([_slot(facts, load, number) for number in range(facts.slots)])}
     return pages | ({"/metrics": _metrics(load)} if facts.has_metrics else {})
 
 
-def _slot(facts: ServerFacts, load: ServerLoad, number: int) -> dict[str, object]:
+def _slot(facts: ServerTruth, load: ServerLoad, number: int) -> dict[str, object]:
     """A slot that was never used has the first four fields only."""
     slot = load.slots[number] if number < len(load.slots) else None
     is_busy = slot is not None if load.slots else number < load.running

@@ -10,14 +10,14 @@ from hashlib import sha256
 
 import msgspec
 
-from sparewatt.sim.servers.facts import ServerFacts, ServerLoad
+from sparewatt.sim.servers.facts import ServerTruth, ServerLoad
 
 VERSION = "0.33.0"
 KEEP_ALIVE_S = 300
 """Its default for how long an unused model stays loaded."""
 
 
-def static_pages(facts: ServerFacts) -> dict[str, bytes]:
+def static_pages(facts: ServerTruth) -> dict[str, bytes]:
     tag = {
         "name": facts.model,
         "model": facts.model,
@@ -37,7 +37,7 @@ def static_pages(facts: ServerFacts) -> dict[str, bytes]:
     }
 
 
-def _show(facts: ServerFacts) -> dict[str, object]:
+def _show(facts: ServerTruth) -> dict[str, object]:
     """The answer to a POST that names the model."""
     shape, name = facts.shape, facts.shape.architecture
     return {
@@ -60,7 +60,7 @@ def _show(facts: ServerFacts) -> dict[str, object]:
     }
 
 
-def live_pages(facts: ServerFacts, load: ServerLoad) -> dict[str, bytes]:  # noqa: ARG001 (it tells nothing of its load)
+def live_pages(facts: ServerTruth, load: ServerLoad) -> dict[str, bytes]:  # noqa: ARG001 (it tells nothing of its load)
     size = facts.weights_bytes + facts.slots * facts.context_length * facts.kv_bytes_per_token
     loaded = {
         "name": facts.model,
@@ -75,7 +75,7 @@ def live_pages(facts: ServerFacts, load: ServerLoad) -> dict[str, bytes]:  # noq
     return {"/api/ps": msgspec.json.encode({"models": [loaded]})}
 
 
-def _details(facts: ServerFacts) -> dict[str, object]:
+def _details(facts: ServerTruth) -> dict[str, object]:
     return {
         "parent_model": "",
         "format": "gguf",
@@ -86,7 +86,7 @@ def _details(facts: ServerFacts) -> dict[str, object]:
     }
 
 
-def _capabilities(facts: ServerFacts) -> list[str]:
+def _capabilities(facts: ServerTruth) -> list[str]:
     return ["completion", "tools"] if facts.tools else ["completion"]
 
 
@@ -98,7 +98,7 @@ def parameter_size(parameters: int) -> str:
     return str(parameters)
 
 
-def _digest(what: str, facts: ServerFacts) -> str:
+def _digest(what: str, facts: ServerTruth) -> str:
     return sha256(f"{what} {facts.model} {facts.quantization}".encode()).hexdigest()
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparewatt.sim.servers import llama_cpp_pages, ollama_pages, sglang_pages, vllm_pages
-from sparewatt.sim.servers.facts import ServerFacts, ServerKind, ServerLoad
+from sparewatt.sim.servers.facts import ServerTruth, ServerKind, ServerLoad
 
 Pages = dict[str, bytes]
 
-_STATIC: dict[ServerKind, Callable[[ServerFacts], Pages]] = {
+_STATIC: dict[ServerKind, Callable[[ServerTruth], Pages]] = {
     "vllm": vllm_pages.static_pages,
     "sglang": sglang_pages.static_pages,
     "llama.cpp": llama_cpp_pages.static_pages,
     "ollama": ollama_pages.static_pages,
 }
-_LIVE: dict[ServerKind, Callable[[ServerFacts, ServerLoad], Pages]] = {
+_LIVE: dict[ServerKind, Callable[[ServerTruth, ServerLoad], Pages]] = {
     "vllm": vllm_pages.live_pages,
     "sglang": sglang_pages.live_pages,
     "llama.cpp": llama_cpp_pages.live_pages,
@@ -27,15 +27,15 @@ _LIVE: dict[ServerKind, Callable[[ServerFacts, ServerLoad], Pages]] = {
 }
 
 
-def server_pages(facts: ServerFacts, load: ServerLoad) -> Pages:
+def server_pages(facts: ServerTruth, load: ServerLoad) -> Pages:
     """All of them; Ollama's `/api/show` is the answer to a POST."""
     return static_pages(facts) | live_pages(facts, load)
 
 
-def static_pages(facts: ServerFacts) -> Pages:
+def static_pages(facts: ServerTruth) -> Pages:
     """Those that stay the same while the server runs."""
     return _STATIC[facts.kind](facts)
 
 
-def live_pages(facts: ServerFacts, load: ServerLoad) -> Pages:
+def live_pages(facts: ServerTruth, load: ServerLoad) -> Pages:
     return _LIVE[facts.kind](facts, load)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sparewatt.sim.servers.facts import ServerFacts, ServerLoad
+from sparewatt.sim.servers.facts import ServerTruth, ServerLoad
 from sparewatt.sim.servers.prometheus_text import MetricsText
 
 VERSION = "0.5.18"
@@ -16,7 +16,7 @@ RESERVED_TOKENS = 6
 """Of the KV cache, that no request may fill."""
 
 
-def static_pages(facts: ServerFacts) -> dict[str, bytes]:
+def static_pages(facts: ServerTruth) -> dict[str, bytes]:
     card = {
         "id": facts.model,
         "object": "model",
@@ -38,7 +38,7 @@ def static_pages(facts: ServerFacts) -> dict[str, bytes]:
     }
 
 
-def _model_info(facts: ServerFacts) -> dict[str, object]:
+def _model_info(facts: ServerTruth) -> dict[str, object]:
     return {
         "model_path": facts.model,
         "served_model_name": facts.model,
@@ -56,7 +56,7 @@ def _model_info(facts: ServerFacts) -> dict[str, object]:
     }
 
 
-def _server_info(facts: ServerFacts) -> dict[str, object]:
+def _server_info(facts: ServerTruth) -> dict[str, object]:
     started_with = {
         "model_path": facts.model,
         "served_model_name": facts.model,
@@ -95,7 +95,7 @@ def _server_info(facts: ServerFacts) -> dict[str, object]:
     }
 
 
-def live_pages(facts: ServerFacts, load: ServerLoad) -> dict[str, bytes]:
+def live_pages(facts: ServerTruth, load: ServerLoad) -> dict[str, bytes]:
     if not facts.has_metrics:
         return {}
     totals, used = load.totals, round(load.kv_used_share * facts.kv_tokens)

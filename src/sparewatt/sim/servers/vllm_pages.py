@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sparewatt.sim.servers.facts import BLOCK_TOKENS, ServerFacts, ServerLoad
+from sparewatt.sim.servers.facts import BLOCK_TOKENS, ServerTruth, ServerLoad
 from sparewatt.sim.servers.prometheus_text import MetricsText
 
 VERSION = "0.28.0"
@@ -26,7 +26,7 @@ _PERMISSION = {
 }
 
 
-def static_pages(facts: ServerFacts) -> dict[str, bytes]:
+def static_pages(facts: ServerTruth) -> dict[str, bytes]:
     card = {
         "id": facts.model,
         "object": "model",
@@ -44,7 +44,7 @@ def static_pages(facts: ServerFacts) -> dict[str, bytes]:
     }
 
 
-def live_pages(facts: ServerFacts, load: ServerLoad) -> dict[str, bytes]:
+def live_pages(facts: ServerTruth, load: ServerLoad) -> dict[str, bytes]:
     totals = load.totals
     page = MetricsText(prefix="vllm", labels={"model_name": facts.model, "engine": "0"})
     page.gauge("num_requests_running", "Number of requests in model execution batches.", load.running)
@@ -74,7 +74,7 @@ def live_pages(facts: ServerFacts, load: ServerLoad) -> dict[str, bytes]:
     return {"/metrics": page.encode() + _cache_config(facts)}
 
 
-def _cache_config(facts: ServerFacts) -> bytes:
+def _cache_config(facts: ServerTruth) -> bytes:
     page = MetricsText(prefix="vllm")
     blocks = facts.kv_tokens // BLOCK_TOKENS
     labels = {

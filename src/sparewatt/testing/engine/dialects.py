@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.sim.servers.facts import ModelShape, ServerFacts, ServerKind
+from sparewatt.sim.servers.facts import ModelShape, ServerTruth, ServerKind
 from sparewatt.testing.engine.replies import Json, error_body, error_object
 from sparewatt.testing.engine.settings import (
     EngineContextTooLong,
@@ -64,12 +64,12 @@ def missing_page(dialect: EngineDialect, path: str) -> tuple[int, bytes]:
             assert_never(dialect)
 
 
-def server_facts(settings: EngineSettings, *, kind: ServerKind, started_at: int) -> ServerFacts:
+def server_facts(settings: EngineSettings, *, kind: ServerKind, started_at: int) -> ServerTruth:
     """The engine as a server of this kind would describe itself."""
     seqs = settings.max_num_seqs if settings.engine_kind == "batching" else settings.slots
     has_slots = settings.engine_kind != "batching"
     shape = ModelShape(context_length=settings.n_ctx)
-    return ServerFacts(
+    return ServerTruth(
         kind=kind,
         model=settings.models[0],
         context_length=settings.n_ctx,

@@ -5,13 +5,13 @@ from typing import get_args
 
 import pytest
 
-from sparewatt.sim.servers.facts import ServerFacts, ServerKind
+from sparewatt.sim.servers.facts import ServerTruth, ServerKind
 
-MakeFacts = Callable[..., ServerFacts]
+MakeFacts = Callable[..., ServerTruth]
 KINDS: tuple[ServerKind, ...] = get_args(ServerKind)
 
 
-def make_facts(kind: ServerKind, **changes: object) -> ServerFacts:
+def make_facts(kind: ServerKind, **changes: object) -> ServerTruth:
     """Llama 3.1 8B with a KV cache for a bit more than two whole contexts."""
     values: dict[str, object] = {
         "model": "llama-3.1-8b",
@@ -24,7 +24,7 @@ def make_facts(kind: ServerKind, **changes: object) -> ServerFacts:
         "quantization": "Q8_0",
         "started_at": 1_794_741_734,
     }
-    return ServerFacts(kind=kind, **(values | changes))  # type: ignore[arg-type]  # names and types as above
+    return ServerTruth(kind=kind, **(values | changes))  # type: ignore[arg-type]  # names and types as above
 
 
 @pytest.fixture(params=KINDS)
