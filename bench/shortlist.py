@@ -36,7 +36,7 @@ def best_cost_s(job: MatchJob, table: NodeTable, at: MatchContext) -> float:
     entries = table.columns_of(MODEL)
     if entries is None:
         raise SystemExit("The table is empty.")
-    asked = make_query(job, table, at, ranking=PLAIN, seed=1)
+    asked = make_query(job, at, ranking=PLAIN, seed=1)
     return float(kernel.rank(asked, entries, NO_POSITIONS, NO_POSITIONS, k=8).costs[0, 0])
 
 

@@ -77,8 +77,8 @@ KEYS_MAX = 1_000_000
 NODE_QUEUE_PER_SLOT = 8
 """Jobs that may wait on a node for each one that runs: beyond it, another node or a refusal is better."""
 
-LOAD_REPORT_INTERVAL_S = 0.25
-"""Between heartbeats a node reports jobs of other gateways at most this often: four small messages a second."""
+LOAD_REPORT_INTERVAL_S = 0.05
+"""Between heartbeats a node reports jobs of other gateways at most this often: twenty small messages a second."""
 
 READ_PER_TICK_BYTES = 64 * KIB
 """Bytes that are read from one connection per tick of the event loop, for fairness: a socket can hold megabytes."""

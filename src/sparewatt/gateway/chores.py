@@ -136,7 +136,6 @@ def tune_garbage_collector() -> None:
 
 async def _check_health(services: Services) -> None:
     services.links.drop_silent()
-    services.table.refresh_strain()
     leaked = services.table.expire_reservations(older_than_s=LEAK_AGE_S, now_s=services.clock.now_s())
     if leaked:
         _log.warning("reservations_leaked", count=leaked)

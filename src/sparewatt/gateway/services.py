@@ -276,7 +276,7 @@ async def assemble(
     services = Services(
         settings=settings,
         database=database,
-        table=NodeTable(gateways=slot.count),
+        table=NodeTable(),
         accounting=accounting,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,

@@ -60,7 +60,7 @@ _PARTS: dict[str, tuple[str, ...]] = {
     "throughput": ("decode",),
     "load": ("others",),
     "warm": ("cold_load",),
-    "fit": ("scarcity",),
+    "fit": ("memory",),
     "reputation": ("flakiness", "suspect"),
     "distance": ("network",),
 }

@@ -10,7 +10,6 @@ const LABELS: Record<string, string> = {
   prefill: "reading the prompt",
   decode: "writing the answer",
   others: "slowing others down",
-  scarcity: "keeping rare cards free",
   price: "price",
   flakiness: "failures before",
   suspect: "silent or failed lately",

@@ -362,7 +362,7 @@ class JobRun:
             cached_tokens=candidate.cached_tokens,
             is_streamed=job.call.stream,
         )
-        record = self._add_record(candidate, job)
+        record = self._add_record(candidate)
         self._attempt = Attempt(
             job,
             candidate,
@@ -380,7 +380,7 @@ class JobRun:
         else:
             self._attempt.start(link)
 
-    def _add_record(self, candidate: Candidate, job: Job) -> AttemptRecord:
+    def _add_record(self, candidate: Candidate) -> AttemptRecord:
         row = self._table.get(candidate.node_id)
         record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
         if self._seam is not None:

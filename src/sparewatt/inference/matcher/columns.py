@@ -62,30 +62,29 @@ class ColumnField(enum.IntEnum):
     PREFILL_SQUARE_S = 17
     FAILURE_ODDS = 18
     SUSPECT_UNTIL_S = 19
-    STRAIN_MAX = 20
 
-    COLD_S = 21
-    STEP_PER_JOB_S = 22
-    KV_TOKEN_S = 23
-    STALL_SHARE = 24
+    COLD_S = 20
+    STEP_PER_JOB_S = 21
+    KV_TOKEN_S = 22
+    STALL_SHARE = 23
     """What an answer loses of its time while a prompt is read."""
-    KV_BYTES_PER_TOKEN = 25
-    PROMPT_USD = 26
-    COMPLETION_USD = 27
-    CONTEXT_TOKENS = 28
-    FITS_TOKENS = 29
+    KV_BYTES_PER_TOKEN = 24
+    PROMPT_USD = 25
+    COMPLETION_USD = 26
+    CONTEXT_TOKENS = 27
+    FITS_TOKENS = 28
     """The longest context for which weights and KV cache fit; infinite for a model that is loaded."""
-    MEASURED = 30
-    WARM = 31
-    WEIGHTS_BYTES = 32
-    VRAM_BYTES = 33
-    BANDWIDTH = 34
-    TFLOPS = 35
-    HOURLY_USD = 36
+    MEASURED = 29
+    WARM = 30
+    WEIGHTS_BYTES = 31
+    VRAM_BYTES = 32
+    BANDWIDTH = 33
+    TFLOPS = 34
+    HOURLY_USD = 35
 
 
 LOAD = slice(ColumnField.HEARD_IF_OPEN_S, ColumnField.DRAINING + 1)
-RECORD = slice(ColumnField.CONNECTED, ColumnField.STRAIN_MAX + 1)
+RECORD = slice(ColumnField.CONNECTED, ColumnField.SUSPECT_UNTIL_S + 1)
 SPECS = slice(ColumnField.COLD_S, ColumnField.HOURLY_USD + 1)
 DYNAMIC = slice(LOAD.start, RECORD.stop)
 """What changes from job to job: load and record."""

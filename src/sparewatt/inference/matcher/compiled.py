@@ -25,7 +25,7 @@ from sparewatt.inference.matcher.model import REJECTED_FIELDS, REJECTED_WIDTH, R
 from sparewatt.inference.matcher.scan import FULL, RANKED_WIDTH, TRIED, MatchQuery
 
 N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)
-N_FIELDS, N_REASONS, N_QUERY = len(ColumnField), len(SCAN_REJECTIONS), 10 + N_PARTS
+N_FIELDS, N_REASONS, N_QUERY = len(ColumnField), len(SCAN_REJECTIONS), 9 + N_PARTS
 FIELDS, N_REJECTED_FIELDS = np.array(REJECTED_FIELDS), len(REJECTED_FIELDS)
 MICROSECOND_S = 1.000001e-6
 """A little more than a microsecond, so that no rounding makes a bound too low."""
@@ -246,8 +246,8 @@ memory_at: Any = intrinsic(_pointer)
 def read_query(address: int) -> Any:
     """The query as `kernel` packed it."""
     a, seed = carray(memory_at(address), (N_QUERY,), np.float64), carray(memory_at(address), (N_QUERY,), np.uint64)[0]
-    weights = (a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19], a[20])
-    return MatchQuery(a[1], a[2], a[3], a[4], a[5], weights, a[6], a[7], a[8], a[9], seed)
+    weights = (a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18])
+    return MatchQuery(a[1], a[2], a[3], a[4], weights, a[5], a[6], a[7], a[8], seed)
 
 
 @jit

@@ -2,7 +2,6 @@
 
     C = network + queue + cold load + wait for memory + prefill + decode         the user's own time
       + what it slows down for others
-      + scarcity: keep rare big cards for the models that need them
       + price, at the tier's exchange rate
       + flakiness, priced from the node's record
       + suspicion
@@ -33,7 +32,6 @@ OTHERS_WEIGHT = 2.0
 """A second that another user waits counts double: jobs that are still to come will wait, too."""
 OVERLAP = 0.5
 """Of the steps of an answer, the share that the jobs already there take part in."""
-SCARCITY_WEIGHT = 0.3
 KV_WAIT_S_MAX = 20.0
 KV_WAIT_SHARE = 0.35
 SUSPECT_S = 60.0
@@ -47,7 +45,6 @@ PARTS = (
     "prefill",
     "decode",
     "others",
-    "scarcity",
     "price",
     "flakiness",
     "suspect",
@@ -96,11 +93,6 @@ def slowdown(q: Any, x: Any, prefill_s: Any) -> Any:
     return OTHERS_WEIGHT * x[ColumnField.JOBS] * lost
 
 
-def scarcity(q: Any, strain_max: Any, prefill_s: Any, decode_s: Any) -> Any:
-    """The loss of a model that is shorter of nodes than this one, and could have used the node."""
-    return SCARCITY_WEIGHT * np.maximum(0.0, strain_max - q.strain) * (prefill_s + decode_s * 0.125)
-
-
 def asked_usd(q: Any, prompt_usd: Any, completion_usd: Any) -> Any:
     """What the node asks for the job."""
     return q.prompt_tokens * prompt_usd + q.output_tokens * completion_usd
@@ -127,12 +119,11 @@ def parts(q: Any, x: Any) -> Any:
     memory = memory_wait(q, write, x[ColumnField.KV_BYTES_PER_TOKEN], x[ColumnField.KV_FREE_BYTES])
     prefill = read * x[ColumnField.READ_SLOWER]
     others = slowdown(q, x, read)
-    rare = scarcity(q, x[ColumnField.STRAIN_MAX], read, write)
     paid = price(q, asked_usd(q, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
-    so_far = away + wait + cold + memory + prefill + write + others + rare + paid
+    so_far = away + wait + cold + memory + prefill + write + others + paid
     flaky = flakiness(x[ColumnField.FAILURE_ODDS], so_far)
     suspect = suspicion(q, x[ColumnField.LAST_HEARD_S], x[ColumnField.SUSPECT_UNTIL_S])
-    return away, wait, cold, memory, prefill, write, others, rare, paid, flaky, suspect
+    return away, wait, cold, memory, prefill, write, others, paid, flaky, suspect
 
 
 def weigh(weight: Any, part: Any) -> Any:
@@ -145,8 +136,7 @@ def total(q: Any, p: Any) -> Any:
     w = q.weights
     waits = weigh(w[0], p[0]) + weigh(w[1], p[1]) + weigh(w[2], p[2]) + weigh(w[3], p[3])
     own = waits + weigh(w[4], p[4]) + weigh(w[5], p[5])
-    rest = own + weigh(w[6], p[6]) + weigh(w[7], p[7]) + weigh(w[8], p[8])
-    return rest + weigh(w[9], p[9]) + weigh(w[10], p[10])
+    return own + weigh(w[6], p[6]) + weigh(w[7], p[7]) + weigh(w[8], p[8]) + weigh(w[9], p[9])
 
 
 def lower_bound(q: Any, x: Any) -> Any:
@@ -156,7 +146,7 @@ def lower_bound(q: Any, x: Any) -> Any:
     write = decode_time(q, x[ColumnField.STEP_S], x[ColumnField.STEP_TOKEN_S])
     paid = price(q, asked_usd(q, x[ColumnField.PROMPT_USD], x[ColumnField.COMPLETION_USD]))
     waits = weigh(w[0], x[ColumnField.RTT_S]) + weigh(w[1], queue_time(q, x)) + weigh(w[2], x[ColumnField.COLD_S])
-    return waits + weigh(w[4], read * x[ColumnField.READ_SLOWER]) + weigh(w[5], write) + weigh(w[8], paid)
+    return waits + weigh(w[4], read * x[ColumnField.READ_SLOWER]) + weigh(w[5], write) + weigh(w[7], paid)
 
 
 def to_us(cost: Any) -> Any:
@@ -207,7 +197,6 @@ COMPILED = (
     decode_time,
     memory_wait,
     slowdown,
-    scarcity,
     asked_usd,
     price,
     flakiness,

@@ -35,7 +35,7 @@ def match(
         return Decision(job, ranking.name, len(table), without_model=len(table))
     is_compiled = ranking.usd_weight is not None and (kernel.ready() if compiled is None else compiled)
     rank: ScanFunction = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, ranking))
-    query = make_query(job, table, context, ranking=ranking, seed=seed)
+    query = make_query(job, context, ranking=ranking, seed=seed)
     tried = _positions_of(context.tried, job, table) if context.tried else NO_POSITIONS
     allowed, by_policy = _allowed(job, table, columns, context)
     if allowed is not None and not allowed.size:
@@ -124,14 +124,13 @@ def _intersect(few: Positions, many: Positions) -> Positions:
     return both
 
 
-def make_query(job: MatchJob, table: NodeTable, context: MatchContext, *, ranking: Ranking, seed: int) -> MatchQuery:
+def make_query(job: MatchJob, context: MatchContext, *, ranking: Ranking, seed: int) -> MatchQuery:
     usd_weight, weights = ranking.weights(job.preference)
     now_s, rules = context.now_s, context.rules
     return MatchQuery(
         float(job.prompt_tokens),
         float(job.output_tokens),
         float(job.prompt_tokens_floor),
-        table.strain_of(job.model),
         usd_weight,
         weights,
         now_s,

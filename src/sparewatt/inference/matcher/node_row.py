@@ -30,7 +30,7 @@ OVERDUE_SHARE = 0.125
 FASTER_MAX = 4.0
 """How many times faster than it was measured a node may be believed to be, where its card is not known."""
 UNKNOWN_LARGE = 1e18
-BANDWIDTH_MIN, BANDWIDTH_MAX = 1e6, 1e14
+BANDWIDTH_MIN = 1e6
 BACKLOG_S_MAX = 1e6
 SLOWEST_TPS, FASTEST_TPS = 1e-3, 1e7
 TOKENS_PER_PRICE = 1e6
@@ -127,7 +127,6 @@ class NodeRow:
     rtt_s: float = 0.0
     suspect_until_s: float = 0.0
     own_jobs: int = 0
-    own_since_report: int = 0
     own_unread_s: float = 0.0
     """Seconds of prefill of the prompts sent from here whose first token has not come."""
     own_read_from_s: float = 0.0
@@ -147,7 +146,6 @@ class NodeRow:
     """Jobs sent from here, by model."""
     jobs_done: int = 0
     jobs_failed: int = 0
-    strain_max: float = 0.0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
 
@@ -225,42 +223,41 @@ def step_s_of(row: NodeRow, position: ColumnPosition, jobs: float) -> float:
     return figures.step_s + figures.per_job_s * jobs + read_bytes / figures.bandwidth
 
 
-def load_values(row: NodeRow, position: ColumnPosition, unseen_jobs: float) -> tuple[float, ...]:
-    """The first group of columns. `unseen_jobs`: what other gateways may have sent since the last report.
+def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
+    """The first group of columns.
 
     Answers stall while prompts are read, by the share of the time in which that happens.
     """
     load, figures, heard_s = row.load, position.figures, row.last_heard_s
     foreign, draining, slots = load.foreign, load.draining, row.specs.slots
-    jobs_now = row.own_jobs + foreign
-    jobs = jobs_now + unseen_jobs
+    jobs = row.own_jobs + foreign
     kv_free = UNKNOWN_LARGE
     if load.kv_capacity_bytes is not None:
         kv_free = load.kv_capacity_bytes - row.own_kv_bytes - load.foreign_kv_bytes
     jobs_max = figures.jobs_max
     if jobs_max > LINK_JOBS_MAX:
         jobs_max = min(jobs_max, LINK_JOBS_MAX + foreign)
-    is_open = jobs_now < jobs_max and row.connected and not draining and figures.is_measured
+    is_open = jobs < jobs_max and row.connected and not draining and figures.is_measured
     share, backlog_s = load.prefill_share, load.foreign_backlog_s
     if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
         share, backlog_s = _clamp(share, 1.0), _clamp(backlog_s, BACKLOG_S_MAX)
     slower = position.writing.factor / (1.0 - share * figures.stall_share)
     step_s = step_s_of(row, position, jobs) * slower
-    read_slower = figures.read_slower if jobs > 0.5 else 1.0
+    read_slower = figures.read_slower if jobs else 1.0
     unread_s = row.own_unread_s * read_slower
-    beyond = jobs - slots + 1.0
+    beyond = jobs - slots + 1
     return (
         heard_s if is_open else -math.inf,
         row.own_read_from_s + unread_s,
         unread_s * OVERDUE_SHARE,
         heard_s + backlog_s * read_slower,
-        position.output_tokens * step_s * beyond / slots if beyond > 0.0 else 0.0,
+        position.output_tokens * step_s * beyond / slots if beyond > 0 else 0.0,
         read_slower,
         step_s,
         figures.token_s * slower,
         jobs,
         kv_free,
-        jobs_max + unseen_jobs,
+        jobs_max,
         heard_s,
         1.0 if draining else 0.0,
     )
@@ -277,7 +274,6 @@ def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
         position.figures.prefill_square_s * reading,
         failure_odds_of(row),
         row.suspect_until_s,
-        row.strain_max,
     )
 
 

@@ -40,8 +40,6 @@ class MatchQuery(NamedTuple):
     output_tokens: float
     prompt_tokens_floor: float = 0.0
     """The least that the prompt can hold."""
-    strain: float = 0.0
-    """Demand for the job's model over its supply (`NodeTable.strain_of`)."""
     usd_weight: float = 0.0
     """Seconds that a dollar is worth."""
     weights: tuple[float, ...] = UNIT_WEIGHTS

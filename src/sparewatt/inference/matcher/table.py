@@ -21,7 +21,6 @@ from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.formula import hash_text
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.matcher.node_row import (
-    BANDWIDTH_MAX,
     TOKENS_PER_PRICE,
     ColumnPosition,
     NodeRow,
@@ -165,7 +164,7 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
 
 
 class NodeTable:
-    def __init__(self, *, gateways: int = 1, nodes_max: int | None = None) -> None:
+    def __init__(self, *, nodes_max: int | None = None) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
         self._by_index: list[NodeRow] = []
         self._by_owner: dict[AccountId, set[NodeId]] = {}
@@ -177,9 +176,6 @@ class NodeTable:
         self._version_floor = 0
         """Where the version of new columns begins: beyond that of any that were dropped."""
         self._in_flight: dict[str, int] = {}
-        self._strain_per_job: dict[str, float] = {}
-        self._unseen_per_job = math.sqrt(gateways) - 1.0
-        """Jobs that other gateways may have sent a node, for each that this one sent since its last report."""
         self._nodes_max = nodes_max
         self._shortlists: dict[str, Shortlists] = {}
         self._prefix_cachers: dict[str, set[NodeId]] = {}
@@ -279,13 +275,12 @@ class NodeTable:
         row = self._rows[node_id]
         before = row.load
         row.last_heard_s = now_s
-        if not row.own_since_report and load == before and not load.foreign_backlog_s:
+        if load == before and not load.foreign_backlog_s:
             for position in row.positions.values():
                 position.columns.write_heartbeat(position.index, now_s)
             return
         self._count_steps(row, now_s)
         row.load = load
-        row.own_since_report = 0
         if load.foreign:
             row.is_read_undisturbed = False
         if load.foreign_models != before.foreign_models:
@@ -321,7 +316,6 @@ class NodeTable:
         self._reservations[id(reservation)] = reservation
         self._begin_reading(row, reservation, now_s)
         row.own_jobs += 1
-        row.own_since_report += 1
         row.own_kv_bytes += kv_bytes
         if row.own_jobs > row.specs.slots:
             row.is_read_undisturbed = False
@@ -371,8 +365,6 @@ class NodeTable:
         reservation.released = True
         self._reservations.pop(id(reservation), None)
         row.own_jobs -= 1
-        if row.own_since_report:
-            row.own_since_report -= 1
         if row.own_jobs:
             row.own_kv_bytes = max(0.0, row.own_kv_bytes - reservation.kv_bytes)
         else:
@@ -502,23 +494,6 @@ class NodeTable:
         """Those that some job sent from here is for."""
         return list(self._in_flight)
 
-    def strain_of(self, model: str) -> float:
-        """Demand over supply: jobs in flight, by weight (16 GB is 1), per TB/s of bandwidth that holds the model."""
-        return self._in_flight.get(model, 0) * self._strain_per_job.get(model, 0.0)
-
-    def refresh_strain(self) -> None:
-        """Count the supply, and what each node is most wanted for. Cheap; called a few times a second."""
-        self._write_dirty()
-        self._strain_per_job = {model: _strain_per_job(columns) for model, columns in self._columns.items()}
-        highest = np.zeros(len(self._by_index))
-        for model, columns in self._columns.items():
-            warm = columns.by_field[ColumnField.WARM] != 0
-            np.maximum.at(highest, columns.rows[warm], self.strain_of(model))
-        for columns in self._columns.values():
-            columns.write_column(ColumnField.STRAIN_MAX, highest[columns.rows])
-        for row, strain in zip(self._by_index, highest.tolist(), strict=True):
-            row.strain_max = strain
-
     # columns
 
     def _mark(self, row: NodeRow) -> None:
@@ -530,9 +505,8 @@ class NodeTable:
     def _write_dirty(self) -> None:
         rows, self._dirty = self._dirty, {}
         for row in rows.values():
-            unseen = self._unseen_per_job * row.own_since_report
             for position in row.positions.values():
-                values = load_values(row, position, unseen) + record_values(row, position)
+                values = load_values(row, position) + record_values(row, position)
                 position.columns.write_dynamic(position.index, values)
 
     def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
@@ -560,22 +534,6 @@ class NodeTable:
             del self._columns[model], self._prefix_cachers[model]
             self._version_floor = max(self._version_floor, position.columns.version + 1)
             self._shortlists.pop(model, None)
-
-
-def _strain_per_job(columns: NodeColumns) -> float:
-    """Weights and whole MB/s, so that neither one odd report nor the order of the nodes moves the figure."""
-    data = columns.by_field
-    bandwidth = (
-        np.minimum(data[ColumnField.BANDWIDTH], BANDWIDTH_MAX) * data[ColumnField.WARM] * data[ColumnField.CONNECTED]
-    )
-    supply = float(np.sum(np.rint(bandwidth / 1e6))) / 1e6
-    return _median(data[ColumnField.WEIGHTS_BYTES]) / 16e9 / max(supply, 1e-3)
-
-
-def _median(values: Floats) -> float:
-    """As numpy's own, which takes ten times as long for a handful."""
-    ordered = np.sort(values)
-    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _count_up(counts: dict[str, int], name: str) -> bool:

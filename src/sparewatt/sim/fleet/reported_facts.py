@@ -48,9 +48,7 @@ def _facts(server: str, slots: int, gpu: SimGpu, model: SimModel) -> ReportedFac
     truth = _truth(kind, slots, model)
     pages = server_pages(truth, ServerLoad())
     adapter = paged_adapter(kind, lambda: pages)
-    answers = ServerAnswers(
-        kind, answer_now(adapter.models()), answer_now(adapter.slots()), answer_now(adapter.load())
-    )
+    answers = ServerAnswers(kind, answer_now(adapter.models()), answer_now(adapter.slots()), answer_now(adapter.load()))
     hardware = Hardware(driver_name(gpu), 1, int(gpu.vram_gb * GB), gpu.tflops)
     facts, models = resolve_facts(answers, owner=OwnerFacts(), hardware=hardware)
     found = models[0]

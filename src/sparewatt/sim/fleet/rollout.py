@@ -1,7 +1,7 @@
 """Exact roll-outs for the oracle: how a machine's present jobs will go on, with a further job and without it.
 
-The same physics as `SimMachine`, on a copy of what is left of each job, until all have ended. Models that are not loaded
-are not rolled out.
+The same physics as `SimMachine`, on a copy of what is left of each job, until all have ended. Only jobs of models that
+are loaded are rolled out.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from sparewatt.inference.matcher.model import Candidate, MatchContext, MatchJob
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.scan import neuralgrid_parts, passes_filters
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.sim.scenario import Floats
+from sparewatt.sim.fleet.physics import Floats
 from sparewatt.sim.schedulers.gateways import SimGateways
 from sparewatt.sim.world import World
 

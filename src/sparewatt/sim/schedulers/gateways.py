@@ -22,7 +22,6 @@ from sparewatt.sim.fleet.node import NodeReport, SimReporter, node_id
 from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import AttemptEnd, Refuse, Start, VirtualClock, World
 
-STRAIN_S = 1.0
 USERS = 64
 """API keys that send the requests, round robin."""
 
@@ -41,7 +40,7 @@ class SimGateways:
         self._is_report_due = [False] * len(self._ids)
         self._reported_at_s = [0.0] * len(self._ids)
         n = len(world.gateway_regions)
-        self.tables = [NodeTable(gateways=n) for _ in range(n)]
+        self.tables = [NodeTable() for _ in range(n)]
         self._prefixes = [PrefixIndex() for _ in range(n)]
         clock = VirtualClock(world)
         self._admissions = [AdmissionControl(table.capacity, clock=clock, rng=seeded(seed)) for table in self.tables]
@@ -51,7 +50,6 @@ class SimGateways:
                 table.set_rtt(name, world.rtt_s(gateway, site), now_s=0.0)
         for site in range(len(self._ids)):
             world.call_at(heartbeat_s * (site + 1) / len(self._ids), self._send_heartbeat, site)
-        world.call_at(STRAIN_S, self._refresh)
 
     # reports
 
@@ -84,11 +82,6 @@ class SimGateways:
         if row is not None and row.specs is not report.specs:
             table.set_specs(name, report.specs)
         table.set_load(name, report.load, now_s=self._world.now_s)
-
-    def _refresh(self) -> None:
-        for table in self.tables:
-            table.refresh_strain()
-        self._world.call_at(self._world.now_s + STRAIN_S, self._refresh)
 
     # Scheduler
 

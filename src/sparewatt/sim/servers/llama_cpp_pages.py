@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sparewatt.sim.servers.facts import ServerTruth, ServerLoad, SlotLoad
+from sparewatt.sim.servers.facts import ServerLoad, ServerTruth, SlotLoad
 from sparewatt.sim.servers.prometheus_text import MetricsText
 
 CHAT_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"

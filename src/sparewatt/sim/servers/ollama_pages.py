@@ -10,7 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
-from sparewatt.sim.servers.facts import ServerTruth, ServerLoad
+from sparewatt.sim.servers.facts import ServerLoad, ServerTruth
 
 VERSION = "0.33.0"
 KEEP_ALIVE_S = 300

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparewatt.sim.servers import llama_cpp_pages, ollama_pages, sglang_pages, vllm_pages
-from sparewatt.sim.servers.facts import ServerTruth, ServerKind, ServerLoad
+from sparewatt.sim.servers.facts import ServerKind, ServerLoad, ServerTruth
 
 Pages = dict[str, bytes]
 

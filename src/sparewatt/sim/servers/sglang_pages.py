@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from sparewatt.sim.servers.facts import ServerTruth, ServerLoad
+from sparewatt.sim.servers.facts import ServerLoad, ServerTruth
 from sparewatt.sim.servers.prometheus_text import MetricsText
 
 VERSION = "0.5.18"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.sim.servers.facts import ModelShape, ServerTruth, ServerKind
+from sparewatt.sim.servers.facts import ModelShape, ServerKind, ServerTruth
 from sparewatt.testing.engine.replies import Json, error_body, error_object
 from sparewatt.testing.engine.settings import (
     EngineContextTooLong,
