@@ -96,6 +96,11 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
         """Seconds to the first token of a prompt on an idle node."""
         return self.ttft_s + tokens / self.prefill_tps + tokens * tokens * self.prefill_square_s
 
+    def step_s(self, jobs: float, context_tokens: float = 0.0) -> float:
+        """Seconds of one decoding step with `jobs` answers, whose contexts have `context_tokens` in all."""
+        per_job_s, per_token_s = self.step_per_job_s or 0.0, self.step_per_token_s or 0.0
+        return 1 / self.decode_tps + (jobs - 1) * per_job_s + context_tokens * per_token_s
+
 
 class GpuSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """One GPU: its driver's description, and measurements."""
