@@ -310,7 +310,7 @@ async def test_a_job_behind_a_prefill_backlog_is_refused_with_the_current_load(t
         rig.send(2, promised_ttft_s=1.0, prompt_tokens=100)
         fail = await rig.failed(2)
     assert fail.code == "refused"
-    assert fail.message == "the first token would take 22.0 s here, 1.0 s were counted on"
+    assert fail.message == "the first token would take 11.9 s here, 1.0 s were counted on"
     assert fail.load is not None
     assert fail.load.running == 1
 
@@ -333,7 +333,7 @@ async def test_a_job_beyond_the_slots_waits_for_an_answer_to_end(tmp_path: Path)
     async with measured_rig(tmp_path, slots=1) as rig:
         await occupy(rig, 1)
         rig.send(2, promised_ttft_s=5.0, prompt_tokens=100)
-        assert "would take 27.6 s" in (await rig.failed(2)).message  # 256 tokens at 10/s, then 1 s of reading, halved
+        assert "would take 26.9 s" in (await rig.failed(2)).message  # 256 tokens at 10/s, then 1.3 s to the first token
 
 
 async def test_a_model_that_still_loads_is_counted_in(rig: Rig) -> None:
