@@ -102,6 +102,18 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
         return 1 / self.decode_tps + (jobs - 1) * per_job_s + context_tokens * per_token_s
 
 
+class PriceBasis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The speeds at the reference load by which a price per hour became prices per token (`reference_load`)."""
+
+    prompt_tps: Rate
+    completion_tps: Rate
+    """Of all answers together."""
+    jobs: Annotated[int, Meta(ge=1, le=64)] = 1
+    """How many answers at once."""
+    source: Literal["measured", "expected"] = "measured"
+    """`expected`: what such hardware usually does, as long as the machine was never idle enough to measure."""
+
+
 class GpuSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """One GPU: its driver's description, and measurements."""
 
@@ -174,6 +186,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     """None if the node does not report them: then it is assumed to do what every chat server does, and no more."""
     weights_digest: ShortText | None = None
     """Of the file of weights, where the server reports it: `sha256:…`."""
+    price_basis: PriceBasis | None = None
+    """None if the owner set the prices, or the node is of a version that divides by the speeds alone."""
 
     @property
     def load_s(self) -> float:
