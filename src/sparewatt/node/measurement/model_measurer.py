@@ -98,8 +98,9 @@ class ModelMeasurer:
         try:
             async with self.lock:
                 samples = await self._quick(model, circumstances.slots, is_first=True)
-            is_quiet = is_quiet and not await self._machine_busy_with(after_work=True)
-            await self._check_quiet()
+            if is_quiet:
+                await self._check_quiet()
+                is_quiet = not await self._machine_busy_with(after_work=True)
         except MachineBusy:
             is_quiet = False
         except BackendError as error:
