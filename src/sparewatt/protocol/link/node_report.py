@@ -78,11 +78,9 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     step_per_job_s: Seconds | None = None
     """What each further running job adds to the time of one decoding step, where that was measured."""
     batch: Annotated[int, Meta(ge=1, le=4096)] | None = None
-    """How many answers were written at once when the next two were measured."""
+    """How many answers were written at once when the next was measured."""
     batch_decode_tps: Rate | None = None
     """Tokens per second of all of them together."""
-    batch_ttft_s: Seconds | None = None
-    """Until the last of them had its first token."""
     prefill_square_s: Annotated[float, Meta(ge=0, le=1e-3)] = 0.0
     """What attention adds for each token of a prompt and each token before it."""
     step_per_token_s: Annotated[float, Meta(ge=0, le=1)] | None = None

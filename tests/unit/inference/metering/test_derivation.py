@@ -10,7 +10,6 @@ from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_th
 from sparewatt.protocol.link.node_report import ModelReport, PriceBasis, Speed
 from sparewatt.protocol.link.reference_load import reference_basis, reference_price
 
-
 HOURLY = parse_usd("0.1")
 SPEED = Speed(prefill_tps=2_000, decode_tps=21)
 CURVE = Speed(prefill_tps=10_000, decode_tps=50, ttft_s=0.1, step_per_job_s=0.001)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sparewatt.node.hardware.gpu import Hardware
@@ -10,10 +12,10 @@ from sparewatt.protocol.link.node_report import PriceBasis, validated
 from tests.unit.node.rig import HARDWARE, backend_model
 
 CPU = Hardware(gpu="cpu", gpu_count=0, vram_bytes=8 * 10**9, tflops=0.16)
-EIGHT_B = {"parameters": 8 * 10**9, "weights_bytes": 5 * 10**9}
+EIGHT_B: dict[str, Any] = {"parameters": 8 * 10**9, "weights_bytes": 5 * 10**9}
 
 
-def expected(hardware: Hardware = HARDWARE, *, copy_bytes_s: float | None = None, **model: int | None) -> PriceBasis:
+def expected(hardware: Hardware = HARDWARE, *, copy_bytes_s: float | None = None, **model: Any) -> PriceBasis:
     basis = expected_basis(backend_model(**(EIGHT_B | model)), hardware, slots=8, copy_bytes_s=copy_bytes_s)
     assert basis is not None
     return basis
@@ -36,7 +38,7 @@ def test_a_measured_bandwidth_counts_more_than_a_guess() -> None:
 
 
 @pytest.mark.parametrize("known", [{"parameters": None}, {"weights_bytes": 0}])
-def test_the_weights_or_the_parameters_are_enough(known: dict[str, int | None]) -> None:
+def test_the_weights_or_the_parameters_are_enough(known: dict[str, Any]) -> None:
     assert expected(**known).completion_tps == pytest.approx(expected().completion_tps, rel=0.5)
 
 
