@@ -122,7 +122,7 @@ def _print_measured(network: Network) -> None:
     for name, node in sorted(nodes_of(network).items()):
         speed = node["models"][0]["measured"]
         print(
-            f"  {name} measured: first token {speed['ttft_s'] * 1000:.0f} ms, "
+            f"  {name} measured: first token after 1,000 in {speed['first_token_s'] * 1000:.0f} ms, "
             f"reads {speed['prefill_tps']:.0f}/s, writes {speed['decode_tps']:.0f}/s",
             flush=True,
         )

@@ -17,6 +17,8 @@ from sparewatt.node.facts.figure import Figure
 from sparewatt.node.facts.owner_facts import OwnerFacts
 from sparewatt.node.facts.server_facts import ServerAnswers, resolve_facts
 from sparewatt.node.measurement.model_speed import SpeedMeter
+from sparewatt.node.measurement.speed_fit import SpeedSamples, fit_speed
+from sparewatt.protocol.link.node_report import validated
 from sparewatt.protocol.openai.chat import read_error_message
 from tests.contract.chats import (
     CEILING_S,
@@ -192,6 +194,15 @@ class TestBackendContract:
         await until_running(backend, 0)
 
     async def test_its_speed_can_be_measured(self, server: Server, backend: OpenAIBackend) -> None:
-        speed = await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).measure_chat(server.model)
+        meter = SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng())
+        runs = [await meter.quick(server.model, at_once=SLOTS)]
 
-        assert all(math.isfinite(value) and value > 0 for value in (speed.ttft_s, speed.prefill_tps, speed.decode_tps))
+        async def keep(run: SpeedSamples) -> None:
+            runs.append(run)
+
+        await meter.refine(server.model, runs[0], at_once=SLOTS, context_length=CONTEXT, keep=keep)
+        assert len(runs) > 1
+        for run in runs:
+            speed = fit_speed(run)
+            assert validated(speed) == speed
+            assert all(math.isfinite(value) and value > 0 for value in (speed.prefill_tps, speed.decode_tps))

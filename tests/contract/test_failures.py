@@ -98,7 +98,7 @@ class TestNobodyThere:
 
     async def test_it_cannot_be_measured(self, backend: OpenAIBackend) -> None:
         with pytest.raises(BackendUnreachable):
-            await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).measure_chat("a-model")
+            await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).quick("a-model", at_once=2)
 
     async def test_its_load_is_not_known(self, backend: OpenAIBackend) -> None:
         assert await backend.load() is None
@@ -196,7 +196,7 @@ class TestFaults:
         await self.give(server, session, Fault(kind, after_tokens=2))  # type: ignore[arg-type]  # as parametrized
 
         with pytest.raises(BadBackendReply):
-            await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).measure_chat(server.model)
+            await SpeedMeter(backend=backend, clock=SystemClock(), rng=SystemRng()).quick(server.model, at_once=2)
 
     async def test_a_stalled_stream_can_be_left(
         self, server: Server, session: aiohttp.ClientSession, backend: OpenAIBackend

@@ -216,8 +216,8 @@ def _compare_speeds(model: NodeModel) -> list[_Comparison]:
     if measured and measured.batch_decode_tps:
         what = f"decode tokens/s, {measured.batch} at once"
         rows.append(_Comparison(model.id, what, measured=output.format_rate(measured.batch_decode_tps)))
-    first_token = output.format_ms(measured.ttft_s * 1000 if measured else None)
-    return [*rows, _Comparison(model.id, "first token", measured=first_token)]
+    first_token = output.format_ms(measured.first_token_s * 1000 if measured else None)
+    return [*rows, _Comparison(model.id, "first token after 1,000", measured=first_token)]
 
 
 def _print_node_models(models: list[NodeModel]) -> None:
@@ -233,7 +233,7 @@ def _print_node_models(models: list[NodeModel]) -> None:
 
 
 def _print_derivations(models: list[NodeModel]) -> None:
-    """How the prices came about: the price of an hour divided by the measured speed, or set by the owner."""
+    """How the prices came about: the price of an hour divided by the speed at a stated load, or set by the owner."""
     derivations = [
         (model.id, direction, text)
         for model in models

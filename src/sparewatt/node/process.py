@@ -26,6 +26,7 @@ from sparewatt.node.backends.capability_probe import probe_undeclared_capabiliti
 from sparewatt.node.backends.discovery import AutoDetectedBackend
 from sparewatt.node.hardware.cpu import CpuPower
 from sparewatt.node.hardware.detection import HostGpuProbe, describe_hardware
+from sparewatt.node.hardware.machine_use import MachineUse
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.identity import load_or_create_key
 from sparewatt.node.jobs.job_runner import NodeJobRunner
@@ -66,6 +67,8 @@ async def _run_in_data_dir(settings: NodeSettings, *, notify: Callable[[str], No
         model_server(settings, session, clock=clock, rng=rng, notify=notify) as backend_url,
     ):
         backend = AutoDetectedBackend(backend_url, session, clock=clock)
+        cpu_power = CpuPower(now_s=clock.now_s)
+        sampler = SensorSampler(gpu_probe, cpu_power, clock=clock, is_working=lambda: jobs.count() > 0)
         inventory = Inventory(
             settings,
             backend,
@@ -74,13 +77,12 @@ async def _run_in_data_dir(settings: NodeSettings, *, notify: Callable[[str], No
             rng=rng,
             notify=notify,
             probe_capabilities=probe_undeclared_capabilities,
+            machine_use=MachineUse(clock=clock, gpu_readings=lambda: sampler.latest()[0]),
         )
         await _wait_for_server(backend, backend_url, within_s=settings.backend_wait_s, clock=clock)
         save_settings(settings)
         receipts = ReceiptIssuer(settings.data_dir, key, clock=clock)
         jobs = NodeJobRunner(backend, inventory, clock=clock, receipts=receipts)
-        cpu_power = CpuPower(now_s=clock.now_s)
-        sampler = SensorSampler(gpu_probe, cpu_power, clock=clock, is_working=lambda: jobs.count() > 0)
         agent = NodeAgent(
             settings=settings,
             key=key,

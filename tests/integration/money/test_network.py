@@ -88,7 +88,8 @@ def test_a_batch_is_made_listed_and_checked_offline(shared_network: Network) -> 
 def test_nodes_show_how_their_prices_come_about(shared_network: Network) -> None:
     ended = run(shared_network, "nodes", "show", "node-1")
     assert ended.returncode == 0, ended.stderr
-    assert "tok/s measured = $" in ended.stdout
+    assert "/h ÷ " in ended.stdout
+    assert "tok/s" in ended.stdout  # measured, or expected on a machine that is busy with tests
 
 
 def test_credits_are_granted_and_deposited_by_command(shared_network: Network) -> None:

@@ -40,6 +40,17 @@ def model_list(*models: object) -> dict[str, object]:
     return {"object": "list", "data": list(models)}
 
 
+def speed(*, prefill_tps: float, decode_tps: float) -> dict[str, float]:
+    first_token_s = 0.25 + 1000 / prefill_tps
+    return {
+        "first_token_s": first_token_s,
+        "ttft_s": 0.25,
+        "prefill_tps": prefill_tps,
+        "prefill_square_s": 0.0,
+        "decode_tps": decode_tps,
+    }
+
+
 def node(node_id: str, name: str, **changes: object) -> dict[str, Any]:
     return {
         "id": node_id,
@@ -61,8 +72,8 @@ def node(node_id: str, name: str, **changes: object) -> dict[str, Any]:
                 "quantization": "Q8_0",
                 "weights_digest": None,
                 "capabilities": None,
-                "claimed": {"ttft_s": 0.2, "prefill_tps": 9000.0, "decode_tps": 120.0},
-                "measured": {"ttft_s": 0.25, "prefill_tps": 7654.0, "decode_tps": 98.7},
+                "claimed": speed(prefill_tps=9000.0, decode_tps=120.0),
+                "measured": speed(prefill_tps=7654.0, decode_tps=98.7),
                 "price": {
                     "prompt_usd_per_mtok": "0.02",
                     "completion_usd_per_mtok": "0.04",

@@ -67,7 +67,7 @@ def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: R
     assert ["hardware", "price", "per", "hour", "$0.40", "-"] in rows
     assert ["org/small-model", "prefill", "tokens/s", "9,000", "7,654"] in rows
     assert ["org/small-model", "decode", "tokens/s", "120", "98.7"] in rows
-    assert ["org/small-model", "first", "token", "-", "250", "ms"] in rows
+    assert ["org/small-model", "first", "token", "after", "1,000", "-", "381", "ms"] in rows
     assert ["org/small-model", "on", "disk", "8,192", "Q8_0", "$0.02", "$0.04"] in rows
 
 

@@ -77,7 +77,13 @@ async def test_nodes_show_claimed_and_measured_side_by_side() -> None:
     ]
     assert listed[0]["claimed"] == {"vram_bytes": 24 << 30, "tflops": 82.0, "hourly_usd": None}
     assert listed[0]["models"][0]["claimed"] is None
-    assert listed[0]["models"][0]["measured"] == {"ttft_s": 0.1, "prefill_tps": 1000.0, "decode_tps": 50.0}
+    assert listed[0]["models"][0]["measured"] == {
+        "first_token_s": 1.1,
+        "ttft_s": 0.1,
+        "prefill_tps": 1000.0,
+        "prefill_square_s": 0.0,
+        "decode_tps": 50.0,
+    }
     assert listed[2]["last_seen_at"] == 5.0
 
 

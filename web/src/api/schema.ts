@@ -835,14 +835,19 @@ export interface ModelPricing {
   completion: string;
 }
 
-/** How fast one stream of a model runs on an idle node. The `batch` fields are there only if that was measured. */
+/** How fast a model runs on a node: a curve for prompts, one for decoding steps. What was not measured is not there. A prompt of T tokens, alone: `ttft_s + T / prefill_tps + T² * prefill_square_s`. A decoding step with n answers: `1 / decode_tps + (n - 1) * step_per_job_s`, and `step_per_token_s` for each token in the contexts of all of them. */
 export interface ModelSpeed {
+  first_token_s: number;
   ttft_s: number;
   prefill_tps: number;
+  prefill_square_s: number;
   decode_tps: number;
+  step_per_job_s?: number;
+  step_per_token_s?: number;
+  prefill_pace?: number;
+  decode_pace?: number;
   batch?: number;
   batch_decode_tps?: number;
-  batch_ttft_s?: number;
 }
 
 export interface NetworkHistory {

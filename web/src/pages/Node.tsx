@@ -108,7 +108,7 @@ const COLUMNS: Column<NodeModel>[] = [
   { name: "State", cell: (row) => row.state.replace("_", " "), sortBy: (row) => row.state },
   { name: "Quantization", cell: (row) => row.quantization ?? "–" },
   { name: "Context", cell: (row) => (row.context_length ? count(row.context_length) : "–"), isNumber: true },
-  { name: "First token", cell: (row) => (row.measured ? ms(row.measured.ttft_s * 1000) : "–"), isNumber: true },
+  { name: "First token", cell: (row) => (row.measured ? ms(row.measured.first_token_s * 1000) : "–"), isNumber: true },
   { name: "Prefill", cell: (row) => (row.measured ? `${digits(row.measured.prefill_tps)} tok/s` : "–"), isNumber: true },
   { name: "Decode", cell: (row) => (row.measured ? `${digits(row.measured.decode_tps)} tok/s` : "–"), isNumber: true },
   {

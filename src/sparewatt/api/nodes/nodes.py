@@ -45,6 +45,7 @@ from sparewatt.protocol.api.nodes import (
     PolicyFilterStep,
 )
 from sparewatt.protocol.link.node_report import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
+from sparewatt.protocol.link.reference_load import REFERENCE_TOKENS
 from sparewatt.telemetry.feed.public import handle_of, may_know_all
 
 PeerWork = Sequence[Mapping[str, NodeWork]]
@@ -197,5 +198,5 @@ def _speed_of(speed: Speed | None) -> ModelSpeed | None:
     """Without the fields that were not measured."""
     if speed is None:
         return None
-    fields = {name: getattr(speed, name) for name in ModelSpeed.__struct_fields__}
-    return ModelSpeed(**{name: value for name, value in fields.items() if value is not None})
+    fields = {name: value for name, value in msgspec.structs.asdict(speed).items() if value is not None}
+    return ModelSpeed(first_token_s=round(speed.prefill_s(REFERENCE_TOKENS), 4), **fields)

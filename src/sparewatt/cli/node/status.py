@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from sparewatt.cli import output
 from sparewatt.cli.context import json_option
@@ -22,6 +23,8 @@ from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import ask_running_agent, data_option, node_dir
 from sparewatt.cli.output import Cell, Column, Fact, left, prose, right
+from sparewatt.protocol.link.node_report import Speed
+from sparewatt.protocol.link.reference_load import REFERENCE_TOKENS
 
 Json = dict[str, Any]
 
@@ -155,8 +158,9 @@ def _print_models(models: list[Json]) -> None:
         return f"{output.format_rate(rate)} ({measured(model, 'batch')})" if rate else output.UNKNOWN
 
     def first_token(model: Json) -> str:
-        ttft_s = measured(model, "ttft_s")
-        return output.format_ms(None if ttft_s is None else ttft_s * 1000)
+        """After a prompt of 1,000 tokens."""
+        speed = model.get("measured")
+        return output.format_ms(msgspec.convert(speed, Speed).prefill_s(REFERENCE_TOKENS) * 1000 if speed else None)
 
     columns: list[Column[Json]] = [
         left("MODEL", lambda model: model["id"]),

@@ -33,6 +33,18 @@ CHAT: JobPath = "/v1/chat/completions"
 BACKLOG_S_MAX = 1e6
 """The bound of a report."""
 CLOSE_S = 2.0
+OBSERVED_PROMPT_TOKENS_MIN, OBSERVED_TOKENS_MIN = 50, 16
+"""Shorter jobs say little about the speed of reading and writing."""
+BLOCKED_SHARE_MAX = 0.05
+"""A job that waited longer than this share of its time for its client to read says nothing about writing."""
+
+
+@dataclass(slots=True)
+class _Company:
+    """Whether a job had the model server to itself, and how long it waited for its client."""
+
+    was_alone_at_first: bool = False
+    blocked_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -177,9 +189,9 @@ class NodeJobRunner:
 
     async def _run(self, job: IncomingJob) -> None:
         began_s = self.clock.now_s()
-        count = TokenCounter()
+        count, company = TokenCounter(), _Company()
         try:
-            first_byte_s = await self._relay(job, began_s, count)
+            first_byte_s = await self._relay(job, began_s, count, company)
         except CannotContinue as error:
             self._fail(job, "refused", str(error))
         except (BackendError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -187,13 +199,14 @@ class NodeJobRunner:
             self._fail(job, _fail_code(error), str(error))
             self.inventory.refresh_soon()
         else:
+            self._observe(job, count, company, began_s)
             self._forget(job)
             duration_s = self.clock.now_s() - began_s
             job.end(JobEnd(load=self.load(job.origin), first_byte_s=first_byte_s, duration_s=duration_s))
         finally:  # a cancelled answer too has a receipt for what was delivered
             self._issue_receipt(job, count, began_s)
 
-    async def _relay(self, job: IncomingJob, began_s: float, count: TokenCounter) -> float | None:
+    async def _relay(self, job: IncomingJob, began_s: float, count: TokenCounter, company: _Company) -> float | None:
         """Pass the reply on, chunk by chunk; returns the seconds to its first byte."""
         request = await self._backend_request(job)
         accumulator = self._accumulator(job, request)
@@ -209,9 +222,11 @@ class NodeJobRunner:
             async for chunk in throttled(chunks, limit_tps=self.inventory.settings.speed_limit_tps, clock=self.clock):
                 if first_byte_s is None:
                     first_byte_s = self.clock.now_s() - began_s
-                self._count(job, count, chunk)
+                self._count(job, count, company, chunk)
                 if accumulator is None:
+                    read_s = self.clock.now_s()
                     await job.send_data(chunk)
+                    company.blocked_s += self.clock.now_s() - read_s
                 else:
                     accumulator.feed(chunk)
         if accumulator is not None:
@@ -234,12 +249,29 @@ class NodeJobRunner:
             return None
         return StreamAccumulator(prompts=count_prompts(path, request.body))
 
-    def _count(self, job: IncomingJob, count: TokenCounter, chunk: bytes) -> None:
+    def _count(self, job: IncomingJob, count: TokenCounter, company: _Company, chunk: bytes) -> None:
         had_begun = count.has_begun
         count.feed(chunk)
         if count.has_begun and not had_begun:
             count.first_token_at_s = self.clock.now_s()
+            company.was_alone_at_first = self._is_alone(job)
             self._ttft_estimator.note_first_token(job, now_s=count.first_token_at_s)
+
+    def _is_alone(self, job: IncomingJob) -> bool:
+        return self._ttft_estimator.is_alone(job) and not self.inventory.foreign_requests
+
+    def _observe(self, job: IncomingJob, count: TokenCounter, company: _Company, began_s: float) -> None:
+        """Compare a job that had the server to itself with its model's curve, by the server's count of tokens."""
+        model, first_s, now_s = self._model(job), count.first_token_at_s, self.clock.now_s()
+        if model is None or model.measured is None or first_s is None or not company.was_alone_at_first:
+            return
+        speed, prompt, written = model.measured, count.prompt_tokens, count.completion_tokens
+        if prompt >= OBSERVED_PROMPT_TOKENS_MIN and not job.meta.cached_tokens:
+            self.inventory.observe(model.id, "reading", seen_s=first_s - began_s, expected_s=speed.prefill_s(prompt))
+        is_unblocked = company.blocked_s <= BLOCKED_SHARE_MAX * (now_s - began_s)
+        if written >= OBSERVED_TOKENS_MIN and is_unblocked and self._is_alone(job):
+            seen_s, expected_s = (now_s - first_s) / (written - 1), speed.step_s(1, prompt + written / 2)
+            self.inventory.observe(model.id, "writing", seen_s=seen_s, expected_s=expected_s)
 
     def _issue_receipt(self, job: IncomingJob, count: TokenCounter, began_s: float) -> None:
         """None if nothing was delivered."""

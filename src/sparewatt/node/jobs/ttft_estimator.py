@@ -1,7 +1,8 @@
 """Estimates a job's time to first token (TTFT) on this node, from the jobs that it has now, and its share of prefill.
 
-A gateway's picture of the node is up to a heartbeat old; this one is current. Pure: time comes in by argument. The
-simulator's nodes decide with the same class.
+The model is continuous batching with chunked prefill: prompts are read one after the other, in order of arrival, at
+nearly full speed, while answers go on at a fraction of theirs. A gateway's picture of the node is up to a heartbeat
+old; this one is current. Pure: time comes in by argument. The simulator's nodes decide with the same class.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparewatt.core.refusal import would_refuse
-from sparewatt.node.measurement.model_speed import SHORT_PROMPT_TOKENS
 from sparewatt.protocol.link.node_report import ModelReport, Speed
 
 OUTPUT_TOKENS_DEFAULT = 256
@@ -22,6 +22,9 @@ DECODE_EWMA = 0.2
 OVERDUE_SHARE = 0.125
 """An answer that takes longer than usual is expected to need this share of the usual time still."""
 PREFILL_SHARE_DECAY_S = 15.0
+PREFILL_PACE_DEFAULT = 0.8
+DECODE_PACE_DEFAULT = 0.2
+"""Where they were not measured: what servers with chunked prefill do."""
 
 
 class BackendCapacity(NamedTuple):
@@ -56,18 +59,26 @@ class SlotUse:
     """One job at the model server, waiting or running, with the times that it should take."""
 
     prefill_s: float
+    """To its first token on an idle node."""
     decode_s: float
     began_s: float
     first_token_at_s: float | None = None
     kv_bytes: float = 0.0
     """What its context will take of the KV cache."""
     model: str = ""
+    number: int = 0
+    """Of a job that began on an idle node; 0 for others."""
 
 
-def idle_ttft_s(speed: Speed, prompt_tokens: int) -> float:
-    """TTFT on a node without other jobs, by the same rule as the gateway's."""
-    short_s = max(speed.ttft_s, SHORT_PROMPT_TOKENS / speed.prefill_tps)
-    return short_s + max(0.0, prompt_tokens - SHORT_PROMPT_TOKENS) / speed.prefill_tps
+class Paces(NamedTuple):
+    """How reading and writing slow each other on one server, as shares of their speeds alone."""
+
+    prefill: float = PREFILL_PACE_DEFAULT
+    decode: float = DECODE_PACE_DEFAULT
+
+    @classmethod
+    def of(cls, speed: Speed) -> Paces:
+        return cls(speed.prefill_pace or PREFILL_PACE_DEFAULT, speed.decode_pace or DECODE_PACE_DEFAULT)
 
 
 def uncached_tokens(model: ModelReport, prompt_tokens: int, cached_tokens: int) -> int:
@@ -75,44 +86,56 @@ def uncached_tokens(model: ModelReport, prompt_tokens: int, cached_tokens: int) 
     return max(0, prompt_tokens - min(cached_tokens, model.prefix_cache_tokens))
 
 
-def expected_ttft_s(idle_s: float, new: SlotUse, uses: Sequence[SlotUse], capacity: BackendCapacity) -> float:
-    """TTFT of a job that arrives now behind `uses`, in order of arrival, if it is `idle_s` on an idle node."""
-    backlog_s = _prefill_backlog_s(uses, new.began_s)
-    slowdown = 2.0 if uses or capacity.foreign else 1.0  # prefill and decode halve each other's speed
-    wait_s = _slot_wait_s(new, uses, capacity, backlog_s)
-    return wait_s + idle_s * slowdown if wait_s > 0 else (backlog_s + idle_s) * slowdown
+def expected_ttft_s(new: SlotUse, uses: Sequence[SlotUse], capacity: BackendCapacity, paces: Paces) -> float:
+    """TTFT of a job that arrives now behind `uses`, in order of arrival.
 
-
-def _slot_wait_s(new: SlotUse, uses: Sequence[SlotUse], capacity: BackendCapacity, backlog_s: float) -> float:
-    """Seconds until a slot and room in the KV cache are free, first come, first served; 0 if they are now.
-
-    Simulates the queue with a heap of (end, KV bytes). Foreign requests count as half done.
+    Simulates the queue with a heap of (end, KV bytes): who gets a slot and room in the KV cache, first come, first
+    served, and when its prompt is read. Foreign requests count as half done.
     """
+    now_s, bytes_max = new.began_s, capacity.kv_bytes_max
+    writers = capacity.foreign + sum(use.first_token_at_s is not None for use in uses)
+    backlog_s = _backlog_s(uses, capacity.slots - writers, now_s, paces.prefill if writers else 1.0)
     running = [(new.decode_s / 2, 0.0)] * min(capacity.foreign, capacity.slots)
-    used_bytes, at_s, bytes_max = 0.0, 0.0, capacity.kv_bytes_max
+    used_bytes = at_s = read_until_s = 0.0
+    is_next = True
     for use in (*uses, new):
         while running and (len(running) >= capacity.slots or used_bytes + use.kv_bytes > bytes_max):
             at_s, freed_bytes = heapq.heappop(running)
             used_bytes -= freed_bytes
-        has_begun = at_s <= 0
-        end_s = _remaining_s(use, backlog_s, new.began_s) if has_begun else at_s + use.prefill_s + use.decode_s
+        if use.first_token_at_s is not None:
+            end_s = _stalled_s(_remaining_s(use, use.first_token_at_s, now_s), backlog_s, paces.decode)
+        else:
+            left_s = _left_to_read_s(use, uses, now_s) if is_next and at_s <= 0 else use.prefill_s
+            read_until_s = max(at_s, read_until_s) + left_s / (paces.prefill if running else 1.0)
+            is_next = False
+            end_s = read_until_s + use.decode_s
         heapq.heappush(running, (end_s, use.kv_bytes))
         used_bytes += use.kv_bytes
-    return at_s
+    return read_until_s
 
 
-def _prefill_backlog_s(uses: Sequence[SlotUse], now_s: float) -> float:
-    """Prefill still to be done, less the time since the oldest of these prompts arrived."""
-    waiting = [use for use in uses if use.first_token_at_s is None]
+def _backlog_s(uses: Sequence[SlotUse], free_slots: int, now_s: float, pace: float) -> float:
+    """How long the prompts will be read that have a slot: so long do running answers stall."""
+    waiting = [use for use in uses if use.first_token_at_s is None][: max(0, free_slots)]
     if not waiting:
         return 0.0
-    return max(0.0, sum(use.prefill_s for use in waiting) - (now_s - waiting[0].began_s))
+    return (_left_to_read_s(waiting[0], uses, now_s) + sum(use.prefill_s for use in waiting[1:])) / pace
 
 
-def _remaining_s(use: SlotUse, backlog_s: float, now_s: float) -> float:
-    if use.first_token_at_s is None:
-        return backlog_s + use.decode_s
-    return max(OVERDUE_SHARE * use.decode_s, use.decode_s - (now_s - use.first_token_at_s))
+def _left_to_read_s(use: SlotUse, uses: Sequence[SlotUse], now_s: float) -> float:
+    """Of the prompt whose turn it is: read since it came, or since the one before it had its first token."""
+    turns_s = [other.first_token_at_s for other in uses if other.first_token_at_s is not None]
+    return max(0.0, use.prefill_s - (now_s - max([use.began_s, *turns_s])))
+
+
+def _stalled_s(left_s: float, backlog_s: float, decode_pace: float) -> float:
+    """Seconds for `left_s` of writing, if prompts are read for the next `backlog_s`."""
+    written_s = backlog_s * decode_pace
+    return left_s / decode_pace if left_s <= written_s else left_s + backlog_s - written_s
+
+
+def _remaining_s(use: SlotUse, first_token_at_s: float, now_s: float) -> float:
+    return max(OVERDUE_SHARE * use.decode_s, use.decode_s - (now_s - first_token_at_s))
 
 
 class DecodeTimes:
@@ -161,6 +184,8 @@ class TtftEstimator:
     _decoding: int = 0
     """Jobs past their first token, and what their contexts take of the KV cache."""
     _decoding_kv_bytes: float = 0.0
+    _begun: int = 0
+    """Jobs so far."""
 
     def late_ttft_s(
         self, model: ModelReport, prompt_tokens: int, *, promised_s: float, now_s: float, cached_tokens: int = 0
@@ -169,18 +194,34 @@ class TtftEstimator:
 
         `promised_s` 0 accepts any. `cached_tokens`: of the prompt, in the prefix cache by the gateway's belief.
         """
-        if promised_s <= 0 or model.measured is None:
+        if promised_s <= 0:
+            return None
+        own_s = self.ttft_s(model, prompt_tokens, now_s=now_s, cached_tokens=cached_tokens)
+        if own_s is None or not would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s):
+            return None
+        return own_s
+
+    def ttft_s(self, model: ModelReport, prompt_tokens: int, *, now_s: float, cached_tokens: int = 0) -> float | None:
+        """The expected TTFT of a job that comes now; None before the model is measured."""
+        if model.measured is None:
             return None
         new = self._new_slot_use(model, prompt_tokens, now_s, cached_tokens)
-        idle_s = idle_ttft_s(model.measured, uncached_tokens(model, prompt_tokens, cached_tokens))
-        own_s = model.load_s + expected_ttft_s(idle_s, new, list(self.slot_uses.values()), self.capacity)
-        return own_s if would_refuse(own_ttft_s=own_s, promised_ttft_s=promised_s) else None
+        uses = list(self.slot_uses.values())
+        return model.load_s + expected_ttft_s(new, uses, self.capacity, Paces.of(model.measured))
 
     def begin(
         self, job: Hashable, model: ModelReport | None, prompt_tokens: int, *, now_s: float, cached_tokens: int = 0
     ) -> None:
-        self.slot_uses[job] = self._new_slot_use(model, prompt_tokens, now_s, cached_tokens)
+        use = self._new_slot_use(model, prompt_tokens, now_s, cached_tokens)
+        self._begun += 1
+        use.number = self._begun if not self.slot_uses else 0
+        self.slot_uses[job] = use
         self.prefill_share(now_s)
+
+    def is_alone(self, job: Hashable) -> bool:
+        """Whether no other job of this node has run beside it so far."""
+        use = self.slot_uses.get(job)
+        return use is not None and use.number == self._begun
 
     def note_first_token(self, job: Hashable, *, now_s: float) -> None:
         use = self.slot_uses.get(job)
@@ -228,7 +269,7 @@ class TtftEstimator:
         if model is None or model.measured is None:
             return SlotUse(0.0, 0.0, now_s, model=model.id if model is not None else "")
         return SlotUse(
-            prefill_s=uncached_tokens(model, prompt_tokens, cached_tokens) / model.measured.prefill_tps,
+            prefill_s=model.measured.prefill_s(uncached_tokens(model, prompt_tokens, cached_tokens)),
             decode_s=self._decode_times.typical_s(model.id, model.measured),
             began_s=now_s,
             kv_bytes=(prompt_tokens + OUTPUT_TOKENS_DEFAULT) * model.kv_bytes_per_token,

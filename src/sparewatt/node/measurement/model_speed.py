@@ -1,17 +1,16 @@
-"""Measures how fast a model is on this machine, with short known jobs.
+"""Measures how fast a model is on this machine, with short jobs that look like real ones.
 
-A model that writes gets one job that writes a little, one that reads much, and a batch: as many at once as the server
-runs, within bounds. A model that only embeds is timed by what it reads. Jobs pass the owner's speed limit, as real ones
-do, so it shows in the figures. `SpeedFile` saves them. When to measure is decided in `measurement_schedule`.
+`quick` is enough to serve: one answer alone, one prompt, one batch. `refine` adds what makes a curve of it: longer
+prompts, a smaller batch, and a prompt that is read beside answers. Lengths are the server's own counts. When to measure
+is decided in `measurement_schedule`, what the samples mean in `speed_fit`; nothing here knows how busy the machine is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Generic, TypeVar
+import math
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -19,47 +18,56 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.node.backends.backend import Backend, BackendError, BadBackendReply
-from sparewatt.node.backends.reply_stream import EventDataSplitter, collect, throttled
-from sparewatt.protocol.link.node_report import Speed
-from sparewatt.protocol.openai.chat import read_chunk, read_usage
+from sparewatt.node.measurement.job_timing import JobTimer, JobTiming, batch_step_s
+from sparewatt.node.measurement.speed_fit import SpeedSamples
 
 _log = Logger("sparewatt.node")
-READ_WORDS = 100
+LENGTHS = (200, 2000, 8000)
+"""Prompt tokens, about."""
+LENGTH_FACTOR_MIN = 2.0
+"""Two prompts that differ by less tell noise from length badly."""
+SECOND_LENGTH_S = 5.0
+THIRD_LENGTH_S = 10.0
+"""The second length is cut to what takes about so long; a third that would take longer is left out. The owner's machine
+is not ours."""
+CONTEXT_SHARE_MAX = 0.9
+TEMPLATE_TOKENS = 64
+"""What a chat template and the answer may add to a prompt."""
+TOKENS_PER_WORD = 1.3
+"""Until a server has counted some."""
 WRITE_TOKENS = 24
-BATCH_TOKENS = 12
+LONG_WRITE_TOKENS = 16
+WRITE_S = 0.5
+"""About so long does a timed answer take, within these bounds."""
+WRITE_TOKENS_MIN, WRITE_TOKENS_MAX = 12, 64
+REPEAT_S = 0.7
+"""A sample that took less is taken twice, and the better counts: the other one was disturbed, or a kernel compiled."""
 BATCH_MIN, BATCH_MAX = 2, 16
 """Two show what a second job costs; more than sixteen would keep an owner's machine busy for long."""
-SHORT_PROMPT_TOKENS = 30.0
-"""About the length of the prompt with which the first-token time is measured."""
+BATCH_TOKENS = 16
+SMALL_BATCH = 4
+WRITERS_MAX = 4
+WRITERS_TOKENS_MAX = 512
+WRITER_EVENTS = 3
+"""A writer is at full speed after so many."""
+BOTH_SHARE_MIN = 0.3
+"""Of a prompt: if less was read beside writers, nothing is said about how they share."""
+CONTEXT_COSTS_FACTOR = 1.1
+"""A step that a long context makes longer by less shows no cost of context, only noise that it would multiply."""
 MEASURE_S = 120.0
-TIME_S_MAX = 3600.0
-EMBEDDING_BYTES_MAX = 4 << 20
-NOISE_FACTOR = 1.05
-"""Runs on the same server differ by a few per cent; figures that differ by less count as equal."""
-_T = TypeVar("_T")
-_WORDS = ("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet")
+STAGE_S = 60.0
+_WORDS = (
+    *("river", "stone", "lamp", "paper", "seven", "green", "walk", "quiet"),
+    *("table", "under", "bread", "cloud", "winter", "music", "garden", "silver"),
+)
 _WRITES = frozenset({"chat", "completions"})
+Progress = Callable[[str], None]
+Keep = Callable[[SpeedSamples], Awaitable[None]]
+"""Raises if the sample that was just added must not count."""
 
 
 def is_embedding_only(capabilities: Collection[str] | None) -> bool:
     return capabilities is not None and "embeddings" in capabilities and _WRITES.isdisjoint(capabilities)
-
-
-@dataclass(slots=True)
-class _JobTiming:
-    """What one job showed. Times but `began_s` count from its start."""
-
-    began_s: float = 0.0
-    first_s: float = 0.0
-    last_s: float = 0.0
-    events: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    @property
-    def step_s(self) -> float:
-        """Per token after the first."""
-        return max(self.last_s - self.first_s, 1e-4) / max(1, self.completion_tokens - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,73 +78,177 @@ class SpeedMeter:
     clock: Clock
     rng: Rng
     limit_tps: float | None = None
+    _tokens_per_word: dict[str, float] = field(default_factory=dict)
 
-    async def measure_chat(
-        self, model: str, *, at_once: int = BATCH_MIN, progress: Callable[[str], None] = lambda _: None
-    ) -> Speed:
-        batch_size = max(BATCH_MIN, min(BATCH_MAX, at_once))
+    @property
+    def _timer(self) -> JobTimer:
+        return JobTimer(self.backend, self.clock, self.limit_tps)
+
+    async def quick(self, model: str, *, at_once: int, progress: Progress = lambda _: None) -> SpeedSamples:
+        """What a model needs before it can serve."""
+        size = batch_size(at_once)
         try:
             async with asyncio.timeout(MEASURE_S):
                 progress("writes alone (1 of 3)")
-                write = await self._run_job(_body(model, self._short_prompt(), WRITE_TOKENS))
+                alone = await self._write(model)
                 progress("reads (2 of 3)")
-                read = await self._run_job(_body(model, self._long_prompt(), 1))
-                progress(f"writes {batch_size} at once (3 of 3)")
-                bodies = [_body(model, self._short_prompt(), BATCH_TOKENS) for _ in range(batch_size)]
-                batch = await self._run_batch(bodies)
+                read = await self._read(model, LENGTHS[0], max_tokens=1)
+                progress(f"writes {size} at once (3 of 3)")
+                batch = await self._write_at_once(model, size, min(BATCH_TOKENS, _write_tokens(alone.step_s)))
         except TimeoutError:
-            raise _too_slow(model) from None
-        return _speed(write, read, batch)
+            raise _too_slow(model, MEASURE_S) from None
+        return SpeedSamples(
+            prefill=((read.prompt_tokens, read.ttft_s),),
+            decode=((1, alone.mean_context, alone.step_s), *([batch] if batch else [])),
+        )
 
-    async def measure_embedding(self, model: str) -> Speed:
-        """It never writes: as its decode speed counts how fast it reads."""
+    async def refine(
+        self,
+        model: str,
+        run: SpeedSamples,
+        *,
+        at_once: int,
+        context_length: int | None,
+        keep: Keep,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        """Give `keep` the run with one more sample each time, until it is complete. What it has is not repeated."""
+        try:
+            run = await self._longer_prompts(model, run, context_length, keep, progress)
+            if batch_size(at_once) > SMALL_BATCH and all(jobs != SMALL_BATCH for jobs, _, _ in run.decode):
+                progress(f"writes {SMALL_BATCH} at once")
+                async with asyncio.timeout(STAGE_S):
+                    batch = await self._write_at_once(model, SMALL_BATCH, _write_tokens(_alone_s(run)))
+                if batch is not None:
+                    run = msgspec.structs.replace(run, decode=(*run.decode, batch))
+                    await keep(run)
+            if at_once >= BATCH_MIN and run.shared is None:
+                progress("reads while it writes")
+                async with asyncio.timeout(STAGE_S):
+                    run = await self._read_beside_writers(model, run, min(WRITERS_MAX, at_once - 1))
+                await keep(run)
+        except TimeoutError:
+            raise _too_slow(model, STAGE_S) from None
+
+    async def embedding(self, model: str, *, context_length: int | None) -> SpeedSamples:
+        """It never writes: only prompts are timed."""
+        samples = list[tuple[float, float]]()
         try:
             async with asyncio.timeout(MEASURE_S):
-                short_s, _ = await self._embed(model, self._short_prompt())
-                long_s, tokens = await self._embed(model, self._long_prompt())
+                for length in LENGTHS[:2]:
+                    tokens = length if not samples else next_length(samples, length, context_length)
+                    if tokens is not None and (sample := await self._embed(model, tokens, is_first=not samples)):
+                        samples.append(sample)
         except TimeoutError:
-            raise _too_slow(model) from None
-        read_tps = _rate(tokens, long_s)
-        return Speed(ttft_s=_seconds(short_s), prefill_tps=read_tps, decode_tps=read_tps)
+            raise _too_slow(model, MEASURE_S) from None
+        return SpeedSamples(prefill=tuple(samples), decode=())
 
-    async def _run_batch(self, bodies: Sequence[bytes]) -> list[_JobTiming] | None:
-        """All at once; None if the server refuses that."""
+    async def _embed(self, model: str, tokens: int, *, is_first: bool) -> tuple[float, float] | None:
+        """None if a longer text is refused: its context may be short, and not every server says how short."""
+        text = self._words(model, tokens)
+        try:
+            counted, seconds = await self._timer.embed(model, text)
+        except BadBackendReply:
+            if is_first:
+                raise
+            return None
+        self._tokens_per_word[model] = counted / len(text.split())
+        if seconds < REPEAT_S:
+            again, again_s = await self._timer.embed(model, self._words(model, tokens))
+            counted, seconds = min((counted, seconds), (again, again_s), key=lambda sample: sample[1] / sample[0])
+        return counted, seconds
+
+    async def _write(self, model: str) -> JobTiming:
+        first = await self._timer.run(model, self._short_prompt(), WRITE_TOKENS)
+        if first.took_s >= REPEAT_S:
+            return first
+        again = await self._timer.run(model, self._short_prompt(), _write_tokens(first.step_s))
+        return min(first, again, key=lambda job: job.step_s)
+
+    async def _read(self, model: str, tokens: int, *, max_tokens: int) -> JobTiming:
+        prompt = self._words(model, tokens)
+        first = await self._timer.run(model, prompt, max_tokens)
+        self._tokens_per_word[model] = first.prompt_tokens / len(prompt.split())
+        if first.took_s >= REPEAT_S:
+            return first
+        again = await self._timer.run(model, self._words(model, tokens), max_tokens)
+        return min(first, again, key=lambda job: job.ttft_s / job.prompt_tokens)
+
+    async def _longer_prompts(
+        self, model: str, run: SpeedSamples, context_length: int | None, keep: Keep, progress: Progress
+    ) -> SpeedSamples:
+        for length in LENGTHS[len(run.prefill) :]:
+            tokens = next_length(run.prefill, length, context_length)
+            if tokens is None:
+                break
+            progress(f"reads {tokens:,} tokens")
+            try:
+                async with asyncio.timeout(STAGE_S):
+                    read = await self._read(model, tokens, max_tokens=LONG_WRITE_TOKENS)
+            except BadBackendReply as error:  # not every server says how long its context is
+                _log.info("longer_prompt_refused", tokens=tokens, why=str(error))
+                break
+            run = _with_read(run, read)
+            await keep(run)
+        return run
+
+    async def _write_at_once(self, model: str, size: int, tokens: int) -> tuple[int, float, float] | None:
+        """None if the server refuses so many."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(self._run_job(body)) for body in bodies]
+                jobs = [tasks.create_task(self._timer.run(model, self._short_prompt(), tokens)) for _ in range(size)]
         except* BackendError as errors:
             _log.info("batch_not_measured", why=str(errors.exceptions[0]))
-            running = []
-        return [task.result() for task in running] or None
+            jobs = []
+        batch = [job.result() for job in jobs]
+        if not batch:
+            return None
+        return size, sum(job.mean_context for job in batch) / size, batch_step_s(batch)
 
-    async def _run_job(self, body: bytes) -> _JobTiming:
-        began_s = self.clock.now_s()
-        timing, events = _JobTiming(began_s=began_s), EventDataSplitter()
-        async with self.backend.post("/v1/chat/completions", body) as reply:
-            _check_status(reply.status)
-            async for chunk in throttled(reply.chunks, limit_tps=self.limit_tps, clock=self.clock):
-                for data in events.feed(chunk):
-                    _note(timing, data, self.clock.now_s() - began_s)
-        if not timing.events or not timing.prompt_tokens:
-            raise BadBackendReply("the model server streams no tokens or does not count them")
-        return timing
+    async def _read_beside_writers(self, model: str, run: SpeedSamples, writers: int) -> SpeedSamples:
+        """Unchanged if the answers ended too soon after the prompt came."""
+        tokens, alone_s = max(
+            (sample for sample in run.prefill if sample[1] <= SECOND_LENGTH_S), default=run.prefill[0]
+        )
+        steps_max = alone_s / max(_alone_s(run), 1e-4)
+        limit = round(min(WRITERS_TOKENS_MAX, max(2.0 * steps_max + 8 * WRITER_EVENTS, WRITE_TOKENS_MAX)))
+        timings = [JobTiming() for _ in range(writers)]
+        beginnings = [asyncio.Event() for _ in range(writers)]
+        jobs = [
+            asyncio.create_task(self._write_until_cancelled(model, limit, timing, begun))
+            for timing, begun in zip(timings, beginnings, strict=True)
+        ]
+        try:
+            for begun in beginnings:
+                await begun.wait()
+            read = await self._timer.run(model, self._words(model, round(tokens)), 1)
+            ends_s = [timing.events_s[-1] for job, timing in zip(jobs, timings, strict=True) if job.done()]
+        finally:
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+        shared = shared_sample(read, timings, until_s=min(ends_s, default=math.inf), alone_s=alone_s / tokens)
+        return run if shared is None else msgspec.structs.replace(run, shared=shared, writers=writers)
 
-    async def _embed(self, model: str, text: str) -> tuple[float, int]:
-        """Seconds, and tokens that were read."""
-        began_s = self.clock.now_s()
-        async with self.backend.post("/v1/embeddings", msgspec.json.encode({"model": model, "input": text})) as reply:
-            _check_status(reply.status)
-            chunks = throttled(reply.chunks, limit_tps=self.limit_tps, clock=self.clock)
-            usage = read_usage(await collect(chunks, bytes_max=EMBEDDING_BYTES_MAX))
-        if usage is None or not usage.prompt_tokens:
-            raise BadBackendReply("the model server does not count what it reads")
-        return self.clock.now_s() - began_s, usage.prompt_tokens
+    async def _write_until_cancelled(self, model: str, limit: int, timing: JobTiming, begun: asyncio.Event) -> None:
+        def note() -> None:
+            if len(timing.events_s) >= WRITER_EVENTS:
+                begun.set()
+
+        try:
+            await self._timer.run(model, self._long_task(), limit, timing=timing, on_event=note)
+        finally:
+            begun.set()
 
     def _short_prompt(self) -> str:
         return f"{self._salt()} Count from one to fifty."
 
-    def _long_prompt(self) -> str:
-        words = " ".join(_WORDS[byte % len(_WORDS)] for byte in self.rng.randbytes(READ_WORDS))
+    def _long_task(self) -> str:
+        return f"{self._salt()} Count from one to one thousand in words, and do not stop before."
+
+    def _words(self, model: str, tokens: int) -> str:
+        count = max(1, round(tokens / self._tokens_per_word.get(model, TOKENS_PER_WORD)))
+        words = " ".join(_WORDS[byte % len(_WORDS)] for byte in self.rng.randbytes(count))
         return f"{self._salt()} {words}"
 
     def _salt(self) -> str:
@@ -144,128 +256,55 @@ class SpeedMeter:
         return self.rng.randbytes(6).hex()
 
 
-def _body(model: str, prompt: str, max_tokens: int) -> bytes:
-    request = {
-        "model": model,
-        "messages": [{"role": "user", "content": prompt}],
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    return msgspec.json.encode(request)
+def batch_size(at_once: int) -> int:
+    return max(BATCH_MIN, min(BATCH_MAX, at_once))
 
 
-def _check_status(status: int) -> None:
-    if status != 200:
-        raise BadBackendReply(f"a measuring job was answered with {status}")
+def next_length(samples: Collection[tuple[float, float]], length: int, context_length: int | None) -> int | None:
+    """How long the next prompt should be; None if there is no room or no time for one that is clearly longer."""
+    longest, took_s = max(samples)
+    if context_length is not None:
+        length = min(length, round(CONTEXT_SHARE_MAX * context_length) - TEMPLATE_TOKENS)
+    s_per_token = max(took_s, 1e-4) / longest
+    if len(samples) == 1:
+        length = min(length, round(SECOND_LENGTH_S / s_per_token))
+    elif length * s_per_token > THIRD_LENGTH_S:
+        return None
+    return length if length >= LENGTH_FACTOR_MIN * longest else None
 
 
-def _too_slow(model: str) -> BadBackendReply:
-    return BadBackendReply(f"measuring {model} took longer than {MEASURE_S:.0f} s")
+def shared_sample(
+    read: JobTiming, writers: Sequence[JobTiming], *, until_s: float, alone_s: float
+) -> tuple[float, float, float] | None:
+    """The prompt's tokens, its time beside writers, and their steps in that time; None if they ended too soon.
 
-
-def _note(timing: _JobTiming, data: bytes, at_s: float) -> None:
-    if data == b"[DONE]":
-        return
-    chunk = read_chunk(data)
-    if chunk is None or chunk.is_error():
-        raise BadBackendReply("the model server streams something that is no chunk")
-    if chunk.usage is not None:
-        timing.prompt_tokens = chunk.usage.prompt_tokens
-        timing.completion_tokens = chunk.usage.completion_tokens
-    if chunk.carries_output() or chunk.finishes():  # a last token may have no text
-        timing.first_s = timing.first_s or at_s
-        timing.last_s = at_s
-        timing.events += 1
-
-
-def _speed(write: _JobTiming, read: _JobTiming, batch: Sequence[_JobTiming] | None) -> Speed:
-    single = Speed(
-        ttft_s=_seconds(write.first_s),
-        prefill_tps=_rate(read.prompt_tokens, read.first_s),
-        decode_tps=_rate(1, write.step_s),
-    )
-    if not batch:
-        return single
-    return msgspec.structs.replace(
-        single,
-        step_per_job_s=round(min(step_per_job_s(write, batch), TIME_S_MAX), 6),
-        batch=len(batch),
-        batch_decode_tps=_batch_decode_tps(batch),
-        batch_ttft_s=_seconds(max(job.first_s for job in batch)),
-    )
-
-
-def _batch_decode_tps(batch: Sequence[_JobTiming]) -> float:
-    """Tokens of all, over the time from the first one's first token to the last one's last."""
-    began_s = min(job.began_s + job.first_s for job in batch)
-    ended_s = max(job.began_s + job.last_s for job in batch)
-    return _rate(sum(job.completion_tokens for job in batch), ended_s - began_s)
-
-
-def step_per_job_s(single: _JobTiming, batch: Sequence[_JobTiming]) -> float:
-    """What each further job adds to a step. If one had to wait for a slot, that is a whole step."""
-    last_first_token_s = max(job.began_s + job.first_s for job in batch)
-    if last_first_token_s >= min(job.began_s + job.last_s for job in batch):
-        return single.step_s
-    mean_step_s = sum(job.step_s for job in batch) / len(batch)
-    return max(0.0, (mean_step_s - single.step_s) / (len(batch) - 1))
-
-
-def _rate(tokens: int, seconds: float) -> float:
-    return round(min(1e7, max(1e-3, tokens / max(seconds, 1e-6))), 3)
-
-
-def _seconds(value_s: float) -> float:
-    return round(min(value_s, TIME_S_MAX), 4)
-
-
-def faster_of(before: Speed, now: Speed) -> Speed:
-    """The better of each figure, where it is clearly better; else the earlier.
-
-    Other load on the machine may have slowed one job of a run and not another. The figures of a batch belong together
-    and come from one run.
+    `until_s`: when the first of the writers ended. What was read after that, at `alone_s` per token, does not count,
+    and the rest is scaled to the whole prompt.
     """
-    batch = now if _has_better_batch(before, now) else before
-    return msgspec.structs.replace(
-        batch,
-        prefill_tps=_higher(before.prefill_tps, now.prefill_tps),
-        decode_tps=_higher(before.decode_tps, now.decode_tps),
-        ttft_s=now.ttft_s if now.ttft_s * NOISE_FACTOR < before.ttft_s else before.ttft_s,
-    )
+    both_s = min(until_s, read.events_s[0]) - read.began_s
+    read_s = alone_s * read.prompt_tokens
+    meanwhile_s = read_s - (read.ttft_s - both_s)
+    if both_s < BOTH_SHARE_MIN * read.ttft_s or meanwhile_s < BOTH_SHARE_MIN * read_s:
+        return None
+    scale = read_s / meanwhile_s if both_s < read.ttft_s else 1.0
+    steps = sum(each.tokens_between(read.began_s, read.began_s + both_s) for each in writers) / len(writers)
+    return read.prompt_tokens, both_s * scale, steps * scale
 
 
-def _higher(before: float, now: float) -> float:
-    return now if now > NOISE_FACTOR * before else before
+def _with_read(run: SpeedSamples, read: JobTiming) -> SpeedSamples:
+    decode = run.decode
+    if read.completion_tokens >= LONG_WRITE_TOKENS / 2 and read.step_s > CONTEXT_COSTS_FACTOR * _alone_s(run):
+        decode = (*decode, (1, read.mean_context, read.step_s))
+    return msgspec.structs.replace(run, prefill=(*run.prefill, (read.prompt_tokens, read.ttft_s)), decode=decode)
 
 
-def _has_better_batch(before: Speed, now: Speed) -> bool:
-    """Batches of different sizes cannot be compared: the later one counts, as the server runs that many now."""
-    if now.batch_decode_tps is None or before.batch_decode_tps is None:
-        return before.batch_decode_tps is None
-    return now.batch != before.batch or now.batch_decode_tps > NOISE_FACTOR * before.batch_decode_tps
+def _alone_s(run: SpeedSamples) -> float:
+    return run.decode[0][2]
 
 
-class SpeedFile(Generic[_T]):
-    """Figures on disk, by what they were measured on: a restart on the same server need not measure again."""
+def _write_tokens(step_s: float) -> int:
+    return max(WRITE_TOKENS_MIN, min(WRITE_TOKENS_MAX, round(WRITE_S / step_s)))
 
-    def __init__(self, path: Path, shape: type[_T]) -> None:
-        self._path = path
-        try:
-            self._speeds = msgspec.json.decode(path.read_bytes(), type=dict[str, shape])  # type: ignore[valid-type]
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            self._speeds = dict[str, _T]()
 
-    def get(self, key: str) -> _T | None:
-        return self._speeds.get(key)
-
-    def put(self, key: str, speed: _T) -> None:
-        """If the disk is full, it is kept in memory only, and measured again after a restart."""
-        self._speeds[key] = speed
-        try:
-            temporary = self._path.with_suffix(".tmp")
-            temporary.write_bytes(msgspec.json.encode(self._speeds))
-            temporary.replace(self._path)
-        except OSError as error:
-            _log.warning("speed_file_unwritable", why=str(error))
+def _too_slow(model: str, limit_s: float) -> BadBackendReply:
+    return BadBackendReply(f"measuring {model} took longer than {limit_s:.0f} s")

@@ -8,12 +8,13 @@ long one, with no negative coefficient: noise must not say that more work takes 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from itertools import combinations
 
 import msgspec
 
-from sparewatt.protocol.link.node_report import Pace, Rate, Seconds, Speed
+from sparewatt.protocol.link.node_report import Speed
 
 RATE_MIN, RATE_MAX = 1e-3, 1e7
 SECONDS_MAX = 3600.0
@@ -134,10 +135,10 @@ def _fit(columns: Sequence[Sequence[float]], seconds: Sequence[float]) -> tuple[
 
 
 def _squared_error(scaled: Sequence[Sequence[float]], coefficients: Sequence[float]) -> float:
-    return sum(
-        (sum(value * factor for value, factor in zip(row, coefficients, strict=False)) - 1.0) ** 2
-        for row in zip(*scaled, strict=True)
-    )
+    error = 0.0
+    for row in zip(*scaled, strict=True):
+        error += (sum(map(operator.mul, row, coefficients)) - 1.0) ** 2
+    return error
 
 
 def _least_squares(columns: Sequence[Sequence[float]]) -> list[float] | None:
@@ -158,13 +159,13 @@ def _least_squares(columns: Sequence[Sequence[float]]) -> list[float] | None:
     return [rows[index][size] / rows[index][index] / scale[index] for index in range(size)]
 
 
-def _rate(value: float) -> Rate:
+def _rate(value: float) -> float:
     return _rounded(min(RATE_MAX, max(RATE_MIN, value)))
 
 
-def _pace(value: float) -> Pace:
+def _pace(value: float) -> float:
     return _rounded(min(1.0, max(PACE_MIN, value)))
 
 
-def _rounded(value: float) -> Seconds:
+def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")

@@ -21,11 +21,15 @@ from sparewatt.node.facts.server_facts import ServerAnswers, ServerFacts, kv_cap
 from sparewatt.node.facts.slot_learner import SlotLearner
 from sparewatt.node.hardware.gpu import Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed, bench_in_subprocess
-from sparewatt.node.measurement.measurement_schedule import MeasurementSchedule, may_load
-from sparewatt.node.measurement.model_speed import SpeedFile, SpeedMeter, faster_of, is_embedding_only
+from sparewatt.node.hardware.machine_use import MachineUse
+from sparewatt.node.measurement.expected_speed import expected_basis
+from sparewatt.node.measurement.measurement_schedule import may_load
+from sparewatt.node.measurement.model_measurer import Circumstances, ModelMeasurer
+from sparewatt.node.measurement.model_speed import SpeedMeter
+from sparewatt.node.measurement.speed_record import SpeedFile, SpeedRecord
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder, server_metrics, token_prices
-from sparewatt.protocol.link.node_report import NodeSpecs, ServerMetrics, Speed, validated
+from sparewatt.protocol.link.node_report import NodeSpecs, ServerMetrics, validated
 
 _log = Logger("sparewatt.node")
 REFRESH_S = 5.0
@@ -45,35 +49,43 @@ class Inventory:
         rng: Rng,
         notify: Callable[[str], None],
         probe_capabilities: CapabilityProbe | None = None,
+        machine_use: MachineUse | None = None,
     ) -> None:
         """`notify` shows one line to the owner. Raises InvalidAmount or StartupError for settings of no use."""
         self._backend = backend
         self._clock = clock
         self._notify = notify
-        self._meter = SpeedMeter(backend=backend, clock=clock, rng=rng, limit_tps=settings.speed_limit_tps)
-        self._speeds = SpeedFile(settings.data_dir / "measured.json", Speed)
+        self._measurer = ModelMeasurer(
+            meter=SpeedMeter(backend=backend, clock=clock, rng=rng, limit_tps=settings.speed_limit_tps),
+            records=SpeedFile(settings.data_dir / "measured.json", SpeedRecord),
+            key_of=self._key,
+            other_requests=self._other_requests,
+            clock=clock,
+            notify=notify,
+            machine_use=machine_use,
+        )
         self._gpu_speeds = SpeedFile(settings.data_dir / "gpu.json", GpuSpeed)
-        self._schedule = MeasurementSchedule()
-        self._measurement_lock = asyncio.Lock()
-        """Two measurements at once would disturb each other."""
         self.probed = ProbedCapabilities(backend, probe_capabilities)
-        self._specs_builder = SpecsBuilder(settings, hardware, speed_of=self._speed, probed_capabilities=self.probed.of)
+        self._specs_builder = SpecsBuilder(
+            settings,
+            hardware,
+            speed_of=self._measurer.speed_of,
+            price_basis_of=self._measurer.price_basis_of,
+            probed_capabilities=self.probed.of,
+        )
         self._backend_specs = BackendSpecs(backend.kind, 1, ())
         self._owner_facts = settings.owner_facts()
         self._slot_learner = SlotLearner()
         self.facts: ServerFacts | None = None
         """Of the model server, each figure with its source; None before its first answer."""
         self.specs = _checked_specs(self._specs_builder, self._backend_specs)
-        self.own_jobs = 0
-        """Jobs of this node on the server; the job runner keeps it up to date."""
+        self._own_jobs = 0
         self.foreign_requests = 0
         self.kv_capacity_bytes: int | None = None
         self.kv_used: float | None = None
         self.server_metrics: ServerMetrics | None = None
         self.trouble: str | None = None
         """Why the model server cannot be used, if so."""
-        self.measuring: str | None = None
-        """What is being measured right now, in words."""
         self.load_version = 0
         """Counts the changes that are worth a report between heartbeats."""
         self._load_changed = asyncio.Event()
@@ -85,6 +97,27 @@ class Inventory:
     @property
     def settings(self) -> NodeSettings:
         return self._specs_builder.settings
+
+    @property
+    def measuring(self) -> str | None:
+        """What is being measured right now, in words."""
+        return self._measurer.measuring
+
+    @property
+    def own_jobs(self) -> int:
+        """Jobs of this node on the server; the job runner keeps it up to date."""
+        return self._own_jobs
+
+    @own_jobs.setter
+    def own_jobs(self, count: int) -> None:
+        self._own_jobs = count
+        self._measurer.note_own_jobs(count)
+
+    def observe(self, model: str, what: str, *, seen_s: float, expected_s: float) -> None:
+        """What a job took beside what the model's curve says."""
+        found = next((each for each in self._models if each.id == model), None)
+        if found is not None:
+            self._measurer.observe(found, what, seen_s=seen_s, expected_s=expected_s)
 
     @property
     def _models(self) -> Sequence[BackendModel]:
@@ -151,7 +184,7 @@ class Inventory:
         for model in self._models:
             if await self.probed.probe(model):
                 self._publish()
-            await self._measure_if_due(model)
+        await self._measure_due()
 
     def _update_facts(self, answers: ServerAnswers) -> None:
         self._slot_learner.observe(answers.load, assumed=self._backend_specs.slots)
@@ -219,7 +252,7 @@ class Inventory:
         speed = self._gpu_speeds.get(key)
         if speed is None:
             self._notify(f"measuring {name} …")
-            async with self._measurement_lock:
+            async with self._measurer.lock:
                 speed = await bench()
             if speed.copy_bytes_s is None or speed.fp16_tflops is None:
                 self._notify(f"{name} itself is not measured: {speed.why_not}")
@@ -231,58 +264,40 @@ class Inventory:
         self._specs_builder = replace(self._specs_builder, gpu_speed=speed)
         self._publish()
 
-    async def _measure_if_due(self, model: BackendModel) -> None:
-        key, now_s = self._key(model), self._clock.now_s()
-        is_measured = self._is_measured(model)
-        is_idle = not self.foreign_requests and not self.own_jobs
-        is_wanted = model.state == "warm" or (
-            not is_measured
-            and is_idle
-            and may_load(model, self._models, vram_bytes=self.specs.vram_bytes, is_measured=self._is_measured)
+    async def _measure_due(self) -> None:
+        """First what new models need to serve, then the rest of all curves."""
+        for measure in (self._measurer.measure_first, self._measurer.measure_rest):
+            for model in self._models:
+                if self._may_measure(model) and await measure(model, self._circumstances(model)):
+                    self._publish()
+
+    def _may_measure(self, model: BackendModel) -> bool:
+        if model.state == "warm":
+            return True
+        is_measured = self._measurer.is_measured
+        return (
+            not is_measured(model)
+            and self._is_idle
+            and may_load(model, self._models, vram_bytes=self.specs.vram_bytes, is_measured=is_measured)
         )
-        if is_wanted and self._schedule.is_due(key, is_measured=is_measured, is_idle=is_idle, now_s=now_s):
-            self._schedule.note_started(key, was_measured=is_measured, now_s=now_s)
-            await self._measure(model)
 
-    async def _measure(self, model: BackendModel) -> None:
-        """Measure, and keep the better figures: other load on the machine can only make a node look slower."""
-        before = self._speed(model)
-        try:
-            async with self._measurement_lock:
-                speed = await self._measure_speed(model, is_first=before is None)
-        except BackendError as error:
-            _log.warning("measure_failed", model=model.id, why=str(error))
-            return
-        finally:
-            self.measuring = None
-        best = speed if before is None else faster_of(before, speed)
-        if best != before:
-            self._speeds.put(self._key(model), best)
-            self._notify(f"measured {model.id}: {describe_speed(best)}")
-            self._publish()
+    @property
+    def _is_idle(self) -> bool:
+        return not self.foreign_requests and not self.own_jobs
 
-    async def _measure_speed(self, model: BackendModel, *, is_first: bool) -> Speed:
-        """Raises BackendError."""
+    def _circumstances(self, model: BackendModel) -> Circumstances:
+        builder, slots = self._specs_builder, self._backend_specs.slots
+        copy_bytes_s = builder.gpu_speed.copy_bytes_s if builder.gpu_speed is not None else None
+        expected = expected_basis(model, builder.hardware, slots=slots, copy_bytes_s=copy_bytes_s)
+        return Circumstances(slots=slots, is_idle=self._is_idle, expected=expected)
 
-        def progress(stage: str) -> None:
-            self.measuring = f"{model.id}: {stage}"
-            if is_first:
-                self._notify(f"measuring {model.id}: {stage}")
-
-        if is_embedding_only(model.capabilities):
-            progress("reads (1 of 1)")
-            return await self._meter.measure_embedding(model.id)
-        return await self._meter.measure_chat(model.id, at_once=self._backend_specs.slots, progress=progress)
+    async def _other_requests(self) -> int:
+        load = await self._backend.load()
+        return max(0, load.running + load.queued - self.own_jobs) if load else 0
 
     def _key(self, model: BackendModel) -> str:
         """Another file under the same name, or another speed limit, is measured again."""
         return f"{model.id}|{model.weights_bytes}|{self.settings.speed_limit_tps}"
-
-    def _speed(self, model: BackendModel) -> Speed | None:
-        return self._speeds.get(self._key(model))
-
-    def _is_measured(self, model: BackendModel) -> bool:
-        return self._speed(model) is not None
 
 
 def _checked_specs(builder: SpecsBuilder, backend: BackendSpecs) -> NodeSpecs:
@@ -292,13 +307,3 @@ def _checked_specs(builder: SpecsBuilder, backend: BackendSpecs) -> NodeSpecs:
         return validated(builder.build(backend))
     except msgspec.ValidationError as error:
         raise StartupError(f"No gateway would take this node: {error}.") from None
-
-
-def describe_speed(speed: Speed) -> str:
-    single = (
-        f"first token {speed.ttft_s * 1000:.0f} ms, "
-        f"reads {speed.prefill_tps:.0f} tokens/s, writes {speed.decode_tps:.0f} tokens/s"
-    )
-    if speed.batch is None or speed.batch_decode_tps is None:
-        return single
-    return f"{single}, {speed.batch_decode_tps:.0f} with {speed.batch} at once"

@@ -8,22 +8,23 @@ from dataclasses import dataclass
 
 from sparewatt import __version__
 from sparewatt.core.limits import NAME_CHARS_MAX
-from sparewatt.core.money import Nano, parse_usd, per_mtok
+from sparewatt.core.money import Nano, parse_usd
 from sparewatt.node.backends.backend import BackendLoad, BackendModel
 from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.settings import NodeSettings
 from sparewatt.protocol.link.node_report import (
     COUNT_MAX,
-    PRICE_NANO_MAX,
     TFLOPS_MAX,
     Capability,
     GpuSpec,
     ModelReport,
     NodeSpecs,
+    PriceBasis,
     ServerMetrics,
     Speed,
 )
+from sparewatt.protocol.link.reference_load import reference_price
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class SpecsBuilder:
     settings: NodeSettings
     hardware: Hardware
     speed_of: Callable[[BackendModel], Speed | None]
+    price_basis_of: Callable[[BackendModel], PriceBasis | None] = lambda _: None
     probed_capabilities: Callable[[BackendModel], tuple[Capability, ...]] = lambda _: ()
     """In addition to what the server reports."""
     gpu_speed: GpuSpeed | None = None
@@ -65,8 +67,8 @@ class SpecsBuilder:
         )
 
     def model_report(self, model: BackendModel) -> ModelReport:
-        measured = self.speed_of(model)
-        prompt_price, completion_price = token_prices(self.settings, measured)
+        basis = self.price_basis_of(model)
+        prompt_price, completion_price = token_prices(self.settings, basis)
         return ModelReport(
             id=model.id,
             state=model.state,
@@ -77,10 +79,11 @@ class SpecsBuilder:
             context_length=model.context_length,
             quantization=model.quantization,
             claimed=self._claimed(model),
-            measured=measured,
+            measured=self.speed_of(model),
             prefix_cache_tokens=model.prefix_cache_tokens,
             capabilities=self._capabilities(model),
             weights_digest=model.weights_digest,
+            price_basis=basis,
         )
 
     def _capabilities(self, model: BackendModel) -> tuple[Capability, ...] | None:
@@ -121,22 +124,22 @@ class SpecsBuilder:
         )
 
 
-def token_prices(settings: NodeSettings, measured: Speed | None) -> tuple[Nano, Nano]:
-    """Per million prompt and completion tokens: what the owner set, else what the hour costs at the measured speed.
+def token_prices(settings: NodeSettings, basis: PriceBasis | None) -> tuple[Nano, Nano]:
+    """Per million prompt and completion tokens: what the owner set, else what the hour costs at the reference load.
 
     Without either they are 0, and the model gets no job until it is measured. Raises InvalidAmount.
     """
     hourly = parse_usd(settings.hourly_usd)
     return (
-        _token_price(settings.prompt_usd_per_mtok, hourly, measured.prefill_tps if measured else None),
-        _token_price(settings.completion_usd_per_mtok, hourly, measured.decode_tps if measured else None),
+        _token_price(settings.prompt_usd_per_mtok, hourly, basis.prompt_tps if basis else None),
+        _token_price(settings.completion_usd_per_mtok, hourly, basis.completion_tps if basis else None),
     )
 
 
 def _token_price(usd: str | None, hourly: Nano, tokens_per_s: float | None) -> Nano:
     if usd:
         return parse_usd(usd)
-    return Nano(min(PRICE_NANO_MAX, per_mtok(hourly, tokens_per_s))) if tokens_per_s else Nano(0)
+    return reference_price(hourly, tokens_per_s) if tokens_per_s else Nano(0)
 
 
 def server_metrics(load: BackendLoad) -> ServerMetrics:

@@ -51,20 +51,31 @@ class NodeGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelSpeed(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast one stream of a model runs on an idle node. The `batch` fields are there only if that was measured."""
+    """How fast a model runs on a node: a curve for prompts, one for decoding steps. What was not measured is not there.
 
+    A prompt of T tokens, alone: `ttft_s + T / prefill_tps + T² * prefill_square_s`. A decoding step with n answers:
+    `1 / decode_tps + (n - 1) * step_per_job_s`, and `step_per_token_s` for each token in the contexts of all of them.
+    """
+
+    first_token_s: float
+    """Until the first token after a prompt of 1,000 tokens, on an idle node."""
     ttft_s: float
-    """Time to first token."""
+    """What every prompt costs before its length counts."""
     prefill_tps: float
-    """Prompt tokens read per second."""
+    """Prompt tokens read per second, without that."""
+    prefill_square_s: float
     decode_tps: float
-    """Tokens written per second."""
+    """Tokens written per second, one answer alone."""
+    step_per_job_s: float | UnsetType = UNSET
+    step_per_token_s: float | UnsetType = UNSET
+    prefill_pace: float | UnsetType = UNSET
+    """How fast a prompt is read beside answers, as a share of its speed alone."""
+    decode_pace: float | UnsetType = UNSET
+    """How fast answers go on while a prompt is read, as a share of their speed otherwise."""
     batch: int | UnsetType = UNSET
-    """How many answers were written at once when the next two were measured."""
+    """How many answers were written at once when the next was measured."""
     batch_decode_tps: float | UnsetType = UNSET
     """Tokens per second of all of them together."""
-    batch_ttft_s: float | UnsetType = UNSET
-    """Until the last of them had its first token."""
 
 
 class ModelPrice(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,11 +78,9 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     step_per_job_s: Seconds | None = None
     """What each further running job adds to the time of one decoding step, where that was measured."""
     batch: Annotated[int, Meta(ge=1, le=4096)] | None = None
-    """How many answers were written at once when the next two were measured."""
+    """How many answers were written at once when the next was measured."""
     batch_decode_tps: Rate | None = None
     """Tokens per second of all of them together."""
-    batch_ttft_s: Seconds | None = None
-    """Until the last of them had its first token."""
     prefill_square_s: Annotated[float, Meta(ge=0, le=1e-3)] = 0.0
     """What attention adds for each token of a prompt and each token before it."""
     step_per_token_s: Annotated[float, Meta(ge=0, le=1)] | None = None
@@ -100,6 +98,18 @@ class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
         """Seconds of one decoding step with `jobs` answers, whose contexts have `context_tokens` in all."""
         per_job_s, per_token_s = self.step_per_job_s or 0.0, self.step_per_token_s or 0.0
         return 1 / self.decode_tps + (jobs - 1) * per_job_s + context_tokens * per_token_s
+
+
+class PriceBasis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The speeds at the reference load by which a price per hour became prices per token (`reference_load`)."""
+
+    prompt_tps: Rate
+    completion_tps: Rate
+    """Of all answers together."""
+    jobs: Annotated[int, Meta(ge=1, le=64)] = 1
+    """How many answers at once."""
+    source: Literal["measured", "expected"] = "measured"
+    """`expected`: what such hardware usually does, as long as the machine was never idle enough to measure."""
 
 
 class GpuSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -174,6 +184,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     """None if the node does not report them: then it is assumed to do what every chat server does, and no more."""
     weights_digest: ShortText | None = None
     """Of the file of weights, where the server reports it: `sha256:…`."""
+    price_basis: PriceBasis | None = None
+    """None if the owner set the prices, or the node is of a version that divides by the speeds alone."""
 
     @property
     def load_s(self) -> float:

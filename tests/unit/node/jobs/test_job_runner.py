@@ -13,6 +13,7 @@ import pytest
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.node.backends.backend import Backend
 from sparewatt.node.facts.server_facts import KV_BYTES_DEFAULT
+from sparewatt.node.jobs import job_runner
 from sparewatt.protocol.link.frames import JobReplyHead, Opcode, decode_message, encode_frame
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from sparewatt.testing import EngineSettings, expected_text, render_chat
@@ -315,7 +316,7 @@ async def test_a_job_behind_a_prefill_backlog_is_refused_with_the_current_load(t
         rig.send(2, promised_ttft_s=1.0, prompt_tokens=100)
         fail = await rig.failed(2)
     assert fail.code == "refused"
-    assert fail.message == "the first token would take 22.0 s here, 1.0 s were counted on"
+    assert fail.message == "the first token would take 11.9 s here, 1.0 s were counted on"
     assert fail.load is not None
     assert fail.load.running == 1
 
@@ -338,7 +339,7 @@ async def test_a_job_beyond_the_slots_waits_for_an_answer_to_end(tmp_path: Path)
     async with measured_rig(tmp_path, slots=1) as rig:
         await occupy(rig, 1)
         rig.send(2, promised_ttft_s=5.0, prompt_tokens=100)
-        assert "would take 27.6 s" in (await rig.failed(2)).message  # 256 tokens at 10/s, then 1 s of reading, halved
+        assert "would take 26.9 s" in (await rig.failed(2)).message  # 256 tokens at 10/s, then 1.3 s to the first token
 
 
 async def test_a_model_that_still_loads_is_counted_in(rig: Rig) -> None:
@@ -434,3 +435,76 @@ async def test_embeddings_are_passed_on_unchanged(rig: Rig) -> None:
     rig.send(1, body=body, is_streamed=False, path="/v1/embeddings")
     await rig.until_over(1)
     assert [item["index"] for item in json.loads(rig.data(1))["data"]] == [0, 1]
+
+
+# comparing jobs with the curve
+
+
+class Noted(list[tuple[str, str]]):
+    """What was compared; the engine never makes a job wait, so times say nothing."""
+
+    def note(self, model: str, what: str, *, seen_s: float, expected_s: float) -> None:
+        assert seen_s >= 0
+        assert expected_s > 0
+        self.append((model, what))
+
+
+@asynccontextmanager
+async def noting_rig(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, *, answer_tokens: int = 40
+) -> AsyncIterator[tuple[Rig, Noted]]:
+    noted = Noted()
+    async with refreshed_rig(data_dir, engine=EngineSettings(models=(MODEL,), answer_tokens=answer_tokens)) as rig:
+        monkeypatch.setattr(rig.inventory, "observe", noted.note)
+        yield rig, noted
+
+
+LONG = chat_body("word " * 80, stream_options={"include_usage": True})
+
+
+async def test_a_job_that_was_alone_is_compared_with_the_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with noting_rig(tmp_path, monkeypatch) as (rig, noted):
+        rig.send(1, body=LONG, prompt_tokens=80)
+        await rig.ended(1)
+    assert noted == [(MODEL, "reading"), (MODEL, "writing")]
+
+
+async def test_short_prompts_and_short_answers_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with noting_rig(tmp_path, monkeypatch, answer_tokens=5) as (rig, noted):
+        rig.send(1, body=chat_body("hi", stream_options={"include_usage": True}), prompt_tokens=80)
+        await rig.ended(1)
+    assert noted == []
+
+
+async def test_a_prompt_that_was_partly_in_the_cache_says_nothing_about_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with noting_rig(tmp_path, monkeypatch) as (rig, noted):
+        rig.send(1, body=LONG, prompt_tokens=80, cached_tokens=30)
+        await rig.ended(1)
+    assert noted == [(MODEL, "writing")]
+
+
+@pytest.mark.parametrize("beside", ["a job", "a stranger"])
+async def test_a_job_beside_another_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    async with noting_rig(tmp_path, monkeypatch) as (rig, noted):
+        if beside == "a job":
+            await stall(rig, 1, prompt_tokens=10)
+            await until(lambda: rig.jobs.count() == 1)
+        else:
+            rig.inventory.foreign_requests = 1
+        rig.send(2, body=LONG, prompt_tokens=80)
+        await rig.ended(2)
+    assert noted == []
+
+
+async def test_a_job_whose_client_reads_slowly_says_nothing_about_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with noting_rig(tmp_path, monkeypatch) as (rig, noted):
+        monkeypatch.setattr(job_runner, "BLOCKED_SHARE_MAX", -1.0)
+        rig.send(1, body=LONG, prompt_tokens=80)
+        await rig.ended(1)
+    assert noted == [(MODEL, "reading")]

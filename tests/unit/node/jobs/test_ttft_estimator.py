@@ -1,24 +1,25 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.formula import prefill_time
-from sparewatt.inference.matcher.scan import MatchQuery
 from sparewatt.node.jobs.ttft_estimator import (
+    DECODE_PACE_DEFAULT,
+    PREFILL_PACE_DEFAULT,
     BackendCapacity,
     DecodeTimes,
+    Paces,
     PrefillShare,
     SlotUse,
     TtftEstimator,
     expected_ttft_s,
-    idle_ttft_s,
 )
 from sparewatt.protocol.link.node_report import Speed
-from tests.unit.inference.nodes import MODEL, a_model, a_table, some_specs
+from tests.unit.inference.nodes import a_model
 
 NOW_S = 100.0
 ROOMY = BackendCapacity(4)
+PACES = Paces(prefill=0.5, decode=0.1)
 SPEED = Speed(prefill_tps=100.0, decode_tps=10.0, ttft_s=0.8)
 
 
@@ -35,22 +36,35 @@ def slot_use(
     return SlotUse(prompt_s, writing_s, NOW_S - ago_s, first_s, kv_bytes)
 
 
-def expected(*uses: SlotUse, slots: int = 4, foreign: int = 0, kv_bytes: int | None = None) -> float:
-    return expected_ttft_s(1.0, slot_use(kv_bytes=10), uses, BackendCapacity(slots, foreign, kv_bytes))
+def expected(
+    *uses: SlotUse, slots: int = 4, foreign: int = 0, kv_bytes: int | None = None, paces: Paces = PACES
+) -> float:
+    return expected_ttft_s(slot_use(kv_bytes=10), uses, BackendCapacity(slots, foreign, kv_bytes), paces)
 
 
 def test_an_idle_node_adds_no_wait_to_the_ttft() -> None:
     assert expected() == 1.0
 
 
-def test_prefill_takes_twice_as_long_while_other_jobs_run() -> None:
-    assert expected(slot_use(first_token_ago_s=1)) == expected(foreign=1) == 2.0
+def test_a_prompt_is_read_at_its_pace_beside_answers() -> None:
+    assert expected(slot_use(first_token_ago_s=1)) == expected(foreign=1) == 1 / 0.5
+    assert expected(slot_use(first_token_ago_s=1), paces=Paces(1.0, 0.1)) == 1.0
 
 
-def test_the_prefill_backlog_comes_first_less_the_time_already_spent_on_it() -> None:
-    assert expected(slot_use(prompt_s=3)) == 2 * (3 + 1)
-    assert expected(slot_use(prompt_s=3, ago_s=2)) == 2 * (1 + 1)
+def test_prompts_are_read_one_after_the_other_and_then_written_beside_the_next() -> None:
+    assert expected(slot_use(prompt_s=3)) == 3 + 1 / 0.5
+    assert expected(slot_use(prompt_s=3), slot_use(prompt_s=2)) == 3 + (2 + 1) / 0.5
+
+
+def test_what_was_read_of_the_first_prompt_is_not_read_again() -> None:
+    assert expected(slot_use(prompt_s=3, ago_s=2)) == 1 + 2
     assert expected(slot_use(prompt_s=3, ago_s=50)) == 2.0
+    assert expected(slot_use(prompt_s=3, ago_s=50), slot_use(prompt_s=3, ago_s=50)) == 3 / 0.5 + 2
+
+
+def test_a_prompt_is_read_from_when_the_one_before_it_had_its_first_token() -> None:
+    before = slot_use(prompt_s=9, ago_s=10, first_token_ago_s=1)
+    assert expected(before, slot_use(prompt_s=3, ago_s=9)) == (2 + 1) / 0.5
 
 
 def test_beyond_the_slots_the_answer_that_ends_first_is_waited_for() -> None:
@@ -58,13 +72,20 @@ def test_beyond_the_slots_the_answer_that_ends_first_is_waited_for() -> None:
     assert expected(*running, slots=2) == (10 - 7) + 2
 
 
+def test_answers_stall_while_prompts_are_read() -> None:
+    """3 s are left to write; for 4 s of reading they go on at a tenth."""
+    running, reading = slot_use(first_token_ago_s=7), slot_use(prompt_s=2)
+    assert expected(running, reading, slots=2) == pytest.approx((3 + 4 * 0.9) + 2)
+    assert expected(running, slot_use(prompt_s=20), slots=2) == pytest.approx(3 / 0.1 + 20 / 0.5 - 30 + 2)
+
+
+def test_a_prompt_without_a_slot_stalls_nobody() -> None:
+    running, waiting = slot_use(first_token_ago_s=7), slot_use(prompt_s=5)
+    assert expected(running, waiting, slots=1) == (3 + 5 + 10) + 1
+
+
 def test_an_overdue_answer_is_expected_to_end_soon() -> None:
-    assert expected(slot_use(first_token_ago_s=500), slots=1) == 10 / 8 + 2
-
-
-def test_jobs_that_wait_already_get_slots_first() -> None:
-    running, waiting = slot_use(first_token_ago_s=7), slot_use(prompt_s=1, writing_s=10)
-    assert expected(running, waiting, slots=1) == (3 + 1 + 10) + 2
+    assert expected(slot_use(first_token_ago_s=500), slots=1) == 10 / 8 + 1
 
 
 def test_foreign_requests_take_slots_too() -> None:
@@ -75,17 +96,24 @@ def test_foreign_requests_take_slots_too() -> None:
 def test_more_work_never_means_less_waiting() -> None:
     waits = [expected(*[slot_use(first_token_ago_s=1)] * n, slots=3) for n in range(12)]
     assert waits == sorted(waits)
+    waits = [expected(*[slot_use()] * n, slots=3) for n in range(12)]
+    assert waits == sorted(waits)
 
 
 def test_a_context_that_does_not_fit_waits_until_enough_answers_have_ended() -> None:
     running = [slot_use(first_token_ago_s=2, kv_bytes=20), slot_use(first_token_ago_s=7, kv_bytes=5)]
     assert expected(*running, kv_bytes=35) == expected(*running) == 2.0
     assert expected(*running, kv_bytes=30) == (10 - 7) + 2
-    assert expected(*running, kv_bytes=25) == (10 - 2) + 2
+    assert expected(*running, kv_bytes=25) == (10 - 2) + 1
 
 
 def test_on_an_idle_node_a_context_of_any_size_starts_at_once() -> None:
     assert expected(kv_bytes=1) == 1.0
+
+
+def test_a_server_that_was_not_measured_with_both_is_taken_for_one_that_chunks_prefill() -> None:
+    assert Paces.of(SPEED) == Paces(PREFILL_PACE_DEFAULT, DECODE_PACE_DEFAULT)
+    assert Paces.of(msgspec.structs.replace(SPEED, prefill_pace=0.5, decode_pace=0.4)) == Paces(0.5, 0.4)
 
 
 # the decision
@@ -102,9 +130,9 @@ def test_a_job_that_would_come_much_later_than_promised_is_refused() -> None:
     outlook = TtftEstimator()
     assert decided(outlook) is None
     outlook.begin("one", a_model(measured=SPEED), 300, now_s=NOW_S)
-    assert decided(outlook) == pytest.approx(2 * (3.0 + 1.8))
+    assert decided(outlook) == pytest.approx(3.8 + 2.1 / PREFILL_PACE_DEFAULT)
     assert decided(outlook, promised_s=0.0) is None
-    assert decided(outlook, promised_s=9.0) is None
+    assert decided(outlook, promised_s=5.0) is None
     outlook.end("one", now_s=NOW_S)
     assert decided(outlook) is None
 
@@ -116,7 +144,7 @@ def test_a_job_is_refused_where_its_context_would_wait_for_memory() -> None:
     outlook.note_first_token("one", now_s=NOW_S)
     tight = BackendCapacity(4, kv_bytes=600 * model.kv_bytes_per_token)
     assert decided(outlook, promised_s=4.0) is None
-    assert decided(outlook, promised_s=4.0, house=tight) == pytest.approx(25.6 + 2 * 1.8)
+    assert decided(outlook, promised_s=4.0, house=tight) == pytest.approx(25.6 + 2.1)
 
 
 def test_a_job_without_a_first_token_changes_no_decode_time_and_ends_its_prefill() -> None:
@@ -141,19 +169,26 @@ def test_a_prompt_that_waits_for_a_slot_is_not_in_prefill() -> None:
     assert outlook.prefill_share(200.0) == 1.0
 
 
-# the same figures at both ends
+def test_before_the_model_is_measured_nothing_is_expected() -> None:
+    assert TtftEstimator().ttft_s(a_model(measured=None), 100, now_s=NOW_S) is None
 
 
-def test_node_and_gateway_expect_the_same_ttft() -> None:
-    entries = a_table(1, some_specs(a_model(measured=SPEED))).columns_of(MODEL)
-    assert entries is not None
-    fixed_s = entries.by_field[ColumnField.PREFILL_FIXED_S, 0]
-    token_s = entries.by_field[ColumnField.PREFILL_TOKEN_S, 0]
-    for tokens in (0, 10, 500):
-        assert idle_ttft_s(SPEED, tokens) == pytest.approx(
-            prefill_time(MatchQuery(float(tokens), 1.0), fixed_s, token_s)
-        )
-    assert idle_ttft_s(SPEED, 500) == pytest.approx(0.8 + 4.7)
+def test_a_prompt_takes_what_the_curve_says() -> None:
+    curve = msgspec.structs.replace(SPEED, prefill_square_s=1e-4)
+    assert TtftEstimator().ttft_s(a_model(measured=curve), 200, now_s=NOW_S) == pytest.approx(0.8 + 2.0 + 4.0)
+
+
+def test_a_job_is_alone_until_another_begins_and_not_again_after_it_ends() -> None:
+    outlook, model = TtftEstimator(), a_model(measured=SPEED)
+    assert not outlook.is_alone("one")
+    outlook.begin("one", model, 100, now_s=0.0)
+    assert outlook.is_alone("one")
+    outlook.begin("two", model, 100, now_s=1.0)
+    outlook.end("two", now_s=2.0)
+    assert not outlook.is_alone("one")
+    outlook.begin("three", model, 100, now_s=3.0)
+    outlook.end("one", now_s=4.0)
+    assert not outlook.is_alone("three"), "it began beside another"
 
 
 # what was seen
@@ -188,7 +223,7 @@ def test_cached_tokens_need_no_prefill() -> None:
     assert TtftEstimator(ROOMY).late_ttft_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is None
     busy = TtftEstimator(ROOMY)
     busy.begin("job", model, 4000, now_s=NOW_S, cached_tokens=3500)
-    assert busy.slot_uses["job"].prefill_s == 5.0
+    assert busy.slot_uses["job"].prefill_s == 5.8
 
 
 def test_a_server_without_a_prefix_cache_prefills_all_tokens() -> None:

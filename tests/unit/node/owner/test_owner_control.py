@@ -158,7 +158,7 @@ async def test_prices_change_without_a_restart_and_are_saved(tmp_path: Path) -> 
         here.ask(do="price", hourly_usd="0.40")
         after = here.rig.inventory.specs
         assert after.hourly_price_nano == 400_000_000
-        assert after.models[0].completion_price_nano == pytest.approx(4 * before, rel=1e-3)
+        assert after.models[0].completion_price_nano == pytest.approx(4 * before, rel=0.05)  # two digits
         here.ask(do="price", prompt_usd_per_mtok="1", completion_usd_per_mtok="2")
         assert here.rig.inventory.specs.models[0].completion_price_nano == 2 * 10**9
         assert read_saved_settings(tmp_path).completion_usd_per_mtok == "2"

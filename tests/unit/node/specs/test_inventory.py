@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -15,6 +14,8 @@ from sparewatt.node.backends.backend import BackendError, BackendModel, BackendT
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
+from sparewatt.node.measurement.speed_fit import SpeedSamples
+from sparewatt.node.measurement.speed_record import Run, updated
 from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder
 from sparewatt.protocol.link.node_report import Speed, validated
 from sparewatt.testing import EngineSettings
@@ -78,25 +79,30 @@ async def test_a_model_that_cannot_be_measured_is_tried_again_later_and_not_at_o
         assert rig.inventory.specs.models[0].measured is not None
 
 
+def crowd(rig: Rig) -> Speed:
+    """Replace what was measured by what a crowded machine would have shown."""
+    inventory = rig.inventory
+    slow = SpeedSamples(prefill=((200.0, 200.0),), decode=((1, 30.0, 1.0),))
+    run = Run(samples=slow, is_complete=True)
+    record = updated(None, run, slots=8, expected=None, now_unix_s=1_700_000_000.0)
+    inventory._measurer.records.put(inventory._key(inventory._models[0]), record)
+    return record.speed
+
+
 async def test_an_idle_node_measures_again_and_keeps_the_better_figure(tmp_path: Path) -> None:
     clock = ManualClock()
     async with rigged(tmp_path, clock=clock) as rig:
         await rig.inventory.refresh()
-        crowded = Speed(prefill_tps=1.0, decode_tps=1.0, ttft_s=9.0)
-        key = rig.inventory._key(rig.inventory._models[0])
-        rig.inventory._speeds.put(key, crowded)
+        crowded = crowd(rig)
         await rig.inventory.refresh()
         assert rig.inventory.specs.models[0].measured == crowded
+        price = rig.inventory.specs.models[0].completion_price_nano
         clock.advance(61)
         await rig.inventory.refresh()
-        better = rig.inventory.specs.models[0].measured
-        assert better is not None
-        assert better.decode_tps > 1.0
-        best = msgspec.structs.replace(better, prefill_tps=1e7, decode_tps=1e7, ttft_s=0.0, batch_decode_tps=1e7)
-        rig.inventory._speeds.put(key, best)
-        clock.advance(601)
-        await rig.inventory.refresh()
-        assert rig.inventory._speeds.get(key) == best
+        better = rig.inventory.specs.models[0]
+        assert better.measured is not None
+        assert better.measured.decode_tps > crowded.decode_tps
+        assert better.completion_price_nano == price, "it is quoted for an hour"
 
 
 @pytest.mark.parametrize("busy_with", ["mine", "strangers"])
@@ -104,8 +110,7 @@ async def test_a_busy_node_does_not_measure_again(tmp_path: Path, busy_with: str
     clock = ManualClock()
     async with rigged(tmp_path, clock=clock) as rig:
         await rig.inventory.refresh()
-        crowded = Speed(prefill_tps=1.0, decode_tps=1.0, ttft_s=9.0)
-        rig.inventory._speeds.put(rig.inventory._key(rig.inventory._models[0]), crowded)
+        crowded = crowd(rig)
         await rig.inventory.refresh()
         clock.advance(61)
         await rig.fault("stall_after_tokens", after_tokens=1)
@@ -114,6 +119,24 @@ async def test_a_busy_node_does_not_measure_again(tmp_path: Path, busy_with: str
                 rig.inventory.own_jobs = 1
             await rig.inventory.refresh()
         assert rig.inventory.specs.models[0].measured == crowded
+
+
+async def test_what_jobs_took_is_compared_for_models_that_are_there(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with rigged(tmp_path, clock=clock) as rig:
+        for wait_s in (0, 0, 61, 601):  # the next check is an hour later
+            clock.advance(wait_s)
+            await rig.inventory.refresh()
+        checked = (await rig.stats())["started"]
+        for _ in range(20):
+            rig.inventory.observe("unknown", "writing", seen_s=9.0, expected_s=1.0)
+        clock.advance(601)
+        await rig.inventory.refresh()
+        assert (await rig.stats())["started"] == checked
+        for _ in range(20):
+            rig.inventory.observe(MODEL, "writing", seen_s=9.0, expected_s=1.0)
+        await rig.inventory.refresh()
+        assert (await rig.stats())["started"] > checked
 
 
 async def test_checks_of_a_figure_come_to_an_end(tmp_path: Path) -> None:
@@ -182,7 +205,7 @@ async def test_absurd_speeds_make_no_absurd_report(tmp_path: Path) -> None:
     huge = BackendModel(MODEL, "warm", 8192, None, 1 << 49, 1 << 20, parameters=10**15)
     async with rigged(tmp_path) as rig:
         rig.inventory._backend_specs = BackendSpecs("openai", 1, [huge])
-        await rig.inventory._measure_if_due(huge)
+        await rig.inventory._measure_due()
         assert validated(rig.inventory.specs) == rig.inventory.specs
 
 

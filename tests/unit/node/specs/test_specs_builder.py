@@ -11,10 +11,11 @@ from sparewatt.core.money import Nano, parse_usd
 from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder, token_prices
-from sparewatt.protocol.link.node_report import PRICE_NANO_MAX, NodeLoad, NodeSpecs, Speed, validated
+from sparewatt.protocol.link.node_report import PRICE_NANO_MAX, NodeLoad, NodeSpecs, PriceBasis, Speed, validated
 from tests.unit.node.rig import HARDWARE, backend_model, node_settings
 
 SPEED = Speed(prefill_tps=1000.0, decode_tps=100.0)
+BASIS = PriceBasis(prompt_tps=1000.0, completion_tps=100.0)
 
 
 # prices
@@ -23,27 +24,36 @@ SPEED = Speed(prefill_tps=1000.0, decode_tps=100.0)
 @pytest.mark.parametrize("tokens_per_s", [1e-3, 0.7, 33.3, 1e7])
 def test_a_slower_node_costs_more_per_token(tmp_path: Path, tokens_per_s: float) -> None:
     settings = node_settings(tmp_path, hourly_usd="1")
-    slow, quick = (Speed(prefill_tps=1.0, decode_tps=tps) for tps in (tokens_per_s, 2 * tokens_per_s))
+    slow, quick = (PriceBasis(prompt_tps=1.0, completion_tps=tps) for tps in (tokens_per_s, 2 * tokens_per_s))
     assert token_prices(settings, slow)[1] >= token_prices(settings, quick)[1]
 
 
 def test_a_price_stays_within_what_a_gateway_takes(tmp_path: Path) -> None:
-    settings, slow = node_settings(tmp_path, hourly_usd="1000000"), Speed(prefill_tps=1e-3, decode_tps=1e-3)
+    settings, slow = node_settings(tmp_path, hourly_usd="1000000"), PriceBasis(prompt_tps=1e-3, completion_tps=1e-3)
     assert token_prices(settings, slow) == (PRICE_NANO_MAX, PRICE_NANO_MAX)
 
 
 def test_without_prices_they_follow_from_the_hour_and_the_measured_speed(tmp_path: Path) -> None:
-    price = token_prices(node_settings(tmp_path, hourly_usd="0.36"), SPEED)
+    price = token_prices(node_settings(tmp_path, hourly_usd="0.36"), BASIS)
     assert price == (parse_usd("0.1"), parse_usd("1"))
+
+
+def test_a_report_has_the_basis_of_its_prices(tmp_path: Path) -> None:
+    builder = SpecsBuilder(
+        node_settings(tmp_path, hourly_usd="0.36"), HARDWARE, speed_of=lambda _: SPEED, price_basis_of=lambda _: BASIS
+    )
+    report = builder.model_report(backend_model())
+    assert (report.measured, report.price_basis) == (SPEED, BASIS)
+    assert (report.prompt_price_nano, report.completion_price_nano) == (parse_usd("0.1"), parse_usd("1"))
 
 
 def test_a_set_price_wins_even_if_it_is_zero(tmp_path: Path) -> None:
     settings = node_settings(tmp_path, prompt_usd_per_mtok="0", completion_usd_per_mtok="2.5")
-    assert token_prices(settings, SPEED) == (Nano(0), parse_usd("2.5"))
+    assert token_prices(settings, BASIS) == (Nano(0), parse_usd("2.5"))
 
 
 def test_one_price_may_be_set_and_the_other_follow(tmp_path: Path) -> None:
-    price = token_prices(node_settings(tmp_path, hourly_usd="0.36", prompt_usd_per_mtok="7"), SPEED)
+    price = token_prices(node_settings(tmp_path, hourly_usd="0.36", prompt_usd_per_mtok="7"), BASIS)
     assert price == (parse_usd("7"), parse_usd("1"))
 
 
@@ -54,7 +64,7 @@ def test_a_model_that_is_not_measured_has_no_price_yet(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok"])
 def test_a_malformed_price_is_refused(tmp_path: Path, field: str) -> None:
     with pytest.raises(InvalidAmount):
-        token_prices(node_settings(tmp_path, **{field: "cheap"}), SPEED)
+        token_prices(node_settings(tmp_path, **{field: "cheap"}), BASIS)
 
 
 # specs

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.node.measurement.model_speed import SpeedFile
+from sparewatt.node.measurement.speed_record import SpeedFile
 from sparewatt.protocol.link.node_report import Speed
 
 SPEED = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=0.2)
