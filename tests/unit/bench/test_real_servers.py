@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from bench.real_servers import (
     ENGINES,
+    FLOOR,
     MIXED,
     MIXES,
     OURS,
     ServerRun,
     capacity_rps,
     figures,
+    over_floor,
     prediction_table,
     ratio_table,
     ratios,
@@ -63,6 +65,13 @@ class TestRatios:
     def test_without_others_there_is_no_ratio(self) -> None:
         assert ratios([a_run()], 0.6) == {}
         assert "-" in ratio_table([a_run()])
+
+    def test_the_computed_floor_is_no_router_to_be_better_than(self) -> None:
+        runs = [a_run(scale=1.5), a_run(FLOOR), a_run("other", scale=3.0)]
+
+        assert ratios(runs, 0.6)["first token p95"] == pytest.approx(2.0)
+        assert over_floor(runs, 0.6)["first token p95"] == pytest.approx(1.5)
+        assert over_floor(runs[:1], 0.6) == {}
 
     def test_the_spread_is_that_of_our_own_fleets(self) -> None:
         runs = [a_run(), a_run(scale=1.3, mix="all vLLM"), a_run("other", scale=50.0)]
