@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -176,6 +176,9 @@ INSTALLED := .venv-installed/bin/python
 
 bench-gateway: .venv-installed/.runtime  ## The gateway beside nginx and other routers (ARGS="--quick" for a first look)
 	$(INSTALLED) -m bench.gateway --report docs/measurements/gateway.md --json docs/measurements/gateway.json --summary docs/measurements/README.md $(ARGS)
+bench-servers: setup-dev  ## Five batching servers shown as vLLM, SGLang and llama.cpp, beside other routers (20 minutes)
+	$(BIN)/python -m bench.real_servers --report docs/measurements/servers.md $(ARGS)
+
 
 bench-books: setup-dev  ## Time the gateway with its books and without, side by side
 	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)

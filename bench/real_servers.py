@@ -30,6 +30,7 @@ from bench.code_trace import MAX_TOKENS, CodeRequest, burstiness, code_sizes, co
 from bench.peers import PEERS, Peer, install, running_peer
 from bench.realtime import prefer_realtime
 from bench.replay import percentile
+from bench.rollout import roll_out
 
 from sparewatt.sim.servers.facts import ServerKind
 from sparewatt.testing.engine.batching import BatchLimits, BatchScheduler, StepCurve
@@ -46,6 +47,7 @@ READY_S = 90.0
 WARM_UP = 10
 POLICY = "cache_aware"
 OURS = "Sparewatt"
+FLOOR = "exact roll-out, computed"
 FACTORS = (1.5, 3.0)
 MATCHES_AT_ONCE = 8
 
@@ -106,8 +108,8 @@ MIXES = (
 )
 
 
-def capacity_rps(engine: BatchingEngine, *, seed: int) -> float:
-    """Requests of the trace per second, with so many waiting that the engine is never short of work."""
+def scheduler_of(engine: BatchingEngine) -> BatchScheduler:
+    """The engine without its process."""
     limits = BatchLimits(
         kind="batching",
         seqs_max=engine.seqs_max,
@@ -115,7 +117,12 @@ def capacity_rps(engine: BatchingEngine, *, seed: int) -> float:
         context_length=N_CTX,
         kv_tokens=engine.kv_tokens,
     )
-    scheduler = BatchScheduler(limits, engine.curve)
+    return BatchScheduler(limits, engine.curve)
+
+
+def capacity_rps(engine: BatchingEngine, *, seed: int) -> float:
+    """Requests of the trace per second, with so many waiting that the engine is never short of work."""
+    scheduler = scheduler_of(engine)
     for prompt_tokens, answer_tokens in code_sizes(SATURATED, seed=seed):
         scheduler.submit(0.0, prompt_tokens=prompt_tokens, new_tokens=answer_tokens)
     return SATURATED / scheduler.advance(float("inf"))[-1][0]
@@ -205,6 +212,13 @@ def run_peer(peer: Peer, bench: Bench, mix: Mix, load: float) -> ServerRun:
         return asyncio.run(_measure(bench, load, engines, endpoint, target=f"{peer.title} {POLICY}", mix=mix.name))
 
 
+def run_floor(bench: Bench, load: float) -> ServerRun:
+    """No process is started for it."""
+    found = roll_out([scheduler_of(engine) for engine in ENGINES], bench.trace(load))
+    jobs = {engine.name: count for engine, count in zip(ENGINES, found.jobs, strict=True)}
+    return ServerRun(FLOOR, MIXED.name, load, ttft_s=found.ttft_s, e2e_s=found.e2e_s, lost={}, jobs=jobs)
+
+
 async def _measure(
     bench: Bench, load: float, engines: Mapping[str, str], endpoint: Endpoint, *, target: str, mix: str
 ) -> ServerRun:
@@ -280,10 +294,18 @@ def ratios(runs: Sequence[ServerRun], load: float) -> dict[str, float]:
     """How many times better than the better of the others, each figure in the mixed fleet."""
     found = [run for run in runs if run.load == load and run.mix == MIXED.name]
     ours = [figures(run) for run in found if run.target == OURS]
-    others = [figures(run) for run in found if run.target != OURS]
+    others = [figures(run) for run in found if run.target not in (OURS, FLOOR)]
     if not ours or not others:
         return {}
     return {name: min(other[name] for other in others) / ours[0][name] for name in ours[0]}
+
+
+def over_floor(runs: Sequence[ServerRun], load: float) -> dict[str, float]:
+    """Sparewatt in the mixed fleet over what is possible with perfect knowledge."""
+    found = {run.target: figures(run) for run in runs if run.load == load and run.mix == MIXED.name}
+    if OURS not in found or FLOOR not in found:
+        return {}
+    return {name: found[OURS][name] / found[FLOOR][name] for name in found[OURS]}
 
 
 def spread(runs: Sequence[ServerRun], load: float) -> dict[str, float]:
@@ -315,7 +337,11 @@ def _times(values: Sequence[float]) -> str:
 def ratio_table(runs: Sequence[ServerRun]) -> str:
     names = ("first token mean", "first token p95", "completion mean", "completion p95")
     rows = [_row(("load", "what", *names)), _row(["---"] * (len(names) + 2))]
-    kinds = (("times better than the better router", ratios), ("worst over best of the four fleets", spread))
+    kinds = (
+        ("times better than the better router", ratios),
+        ("over the exact roll-out", over_floor),
+        ("worst over best of the four fleets", spread),
+    )
     for load in dict.fromkeys(run.load for run in runs):
         for what, of in kinds:
             found = of(runs, load)
@@ -366,7 +392,8 @@ client, routers, nodes and engines share the cores. {bench.duration_s:.0f} s of 
 (bench/code_trace.py, seed {bench.seed}): prompts of {prompt:.0f} tokens in the mean, answers of {answer:.0f}, gaps with
 a coefficient of variation of {burstiness(trace):.1f}. Every target starts cold with fresh engines. A request without
 its whole, right text within {bench.timeout_s:.0f} s is lost and counts with that time. The other routers run with their
-own defaults and `{POLICY}`.
+own defaults and `{POLICY}`. The exact roll-out is computed, not measured: all lengths are known, and each request goes
+where it lengthens the completion of all the least.
 
 {table(runs)}
 {absent}
@@ -417,6 +444,7 @@ def main(argv: Sequence[str]) -> None:
     print(f"capacity {rps:.1f} requests/s; real-time priority: {'yes' if prefer_realtime() else 'no'}", flush=True)
     runs: list[ServerRun] = []
     for load in options.loads:
+        runs.append(_tell(run_floor(bench, load)))
         for mix in (mix for mix in MIXES if mix.name in options.mixes):
             runs.append(_tell(run_ours(bench, mix, load)))
             if mix is MIXED:  # what the engines call themselves makes no difference to the others

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
+from sparewatt.testing.__main__ import main
 from tests.unit.testing.client import CEILING_S, MODEL, Client, chat
 
 PATH = "/v1/chat/completions"
@@ -75,3 +77,24 @@ async def test_the_environment_sets_what_flags_do_not(monkeypatch: pytest.Monkey
     monkeypatch.setenv("SPAREWATT_ENGINE_ANSWER_TOKENS", "3")
     async with engine_process() as (_, engine):
         assert (await engine.post(PATH, messages=chat("x")))["usage"]["completion_tokens"] == 3
+
+
+async def test_an_engine_that_batches_as_sglang_tells_its_limits() -> None:
+    flags = ("--engine-kind=batching", "--speaks=sglang", "--max-num-seqs=5", "--kv-tokens=20000", "--chunk-tokens=512")
+    async with engine_process(*flags) as (_, engine):
+        info = await engine.get("/server_info")
+        reply = await engine.post(PATH, messages=chat("[answer 3] x"))
+
+    assert info["internal_states"][0]["effective_max_running_requests_per_dp"] == 5
+    assert (info["max_total_num_tokens"], info["chunked_prefill_size"]) == (20_000, 512)
+    assert reply["usage"]["completion_tokens"] == 3
+
+
+def test_a_cache_too_small_for_one_context_is_refused_with_what_to_do() -> None:
+    small = ["--engine-kind=batching", "--kv-tokens=1000"]
+
+    refused = CliRunner().invoke(main, small)
+
+    assert refused.exit_code == 2
+    assert "--kv-tokens" in refused.output
+    assert "--n-ctx" in refused.output
