@@ -146,6 +146,7 @@ class NodeRow:
     """Jobs sent from here, by model."""
     jobs_done: int = 0
     jobs_failed: int = 0
+    failed_in_row: int = 0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
 

@@ -123,7 +123,9 @@ def free_slots(row: NodeRow) -> int:
 if TYPE_CHECKING:
     from sparewatt.inference.matcher.shortlist import Shortlists
 
-SUSPECT_AFTER_FAILURE_S = 45.0
+SUSPECT_FIRST_S, SUSPECT_S_MAX = 2.0, 60.0
+"""How long a node is suspect after a failure; each further one in a row doubles it."""
+FAILURES_IN_ROW_MAX = 16
 OUTPUT_TOKENS_DEFAULT = 256
 OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
@@ -389,7 +391,7 @@ class NodeTable:
     def note_success(self, node_id: NodeId, *, model: ModelId, output_tokens: int | None) -> None:
         row = self._rows[node_id]
         row.jobs_done += 1
-        row.suspect_until_s = 0.0
+        row.suspect_until_s, row.failed_in_row = 0.0, 0
         if output_tokens is not None:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
@@ -402,7 +404,8 @@ class NodeTable:
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
-        row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
+        row.suspect_until_s = now_s + min(SUSPECT_S_MAX, SUSPECT_FIRST_S * 2**row.failed_in_row)
+        row.failed_in_row = min(FAILURES_IN_ROW_MAX, row.failed_in_row + 1)
         self._mark(row)
 
     def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> None:
