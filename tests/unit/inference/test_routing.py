@@ -28,6 +28,7 @@ from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.limits import POLICY_BYTES_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference import routing as module
+from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.routing import REQUEST_POLICIES_KEPT, Routing, check_policy, read_network_policy, route
 from sparewatt.policy.fields import FIELDS, WEIGHTS
 from sparewatt.policy.formatter import to_line
@@ -72,6 +73,7 @@ def routed(
         provider=raw,
         principal=principal or principal_from_key(KEY),
         network=network,
+        catalog=ModelCatalog(),
         is_model=models.__contains__,
     )
 

@@ -17,9 +17,11 @@ from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
+from sparewatt.inference.fleet.model_catalog import ModelCatalog, server_id_of
 from sparewatt.inference.fleet.name_registry import NameRegistry
 from sparewatt.inference.fleet.pinger import Pinger
 from sparewatt.inference.fleet.power_readings import PowerReadings
+from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules, offline_rows
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
@@ -27,7 +29,7 @@ from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import CLOSE_S, Socket
 from sparewatt.link.websocket_library import has_picows
-from sparewatt.protocol.link.frames import Opcode, Reject, Welcome, encode_message
+from sparewatt.protocol.link.frames import WANTED_MODELS_MAX, NetworkModel, Opcode, Reject, Welcome, encode_message
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, ServerMetrics
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
 
@@ -93,6 +95,8 @@ class LinkRegistry:
         receipts: ReceiptTaker | None = None,
         before_sending: Callable[[], None] | None = None,
         on_left: Callable[[NodeId], None] = lambda _node: None,
+        catalog: ModelCatalog | None = None,
+        demand: UnmetDemand | None = None,
     ) -> None:
         """`links`: filled here; dispatch looks nodes up in it.
 
@@ -103,6 +107,8 @@ class LinkRegistry:
         self._receipts = receipts
         self._before_sending = before_sending
         self._on_left = on_left
+        self.catalog = catalog or ModelCatalog()
+        self._demand = demand or UnmetDemand(clock=clock)
         self._table = table
         self._tokens = tokens
         self._hosts = hosts
@@ -184,18 +190,21 @@ class LinkRegistry:
             if visitor.node_id not in self.owners:
                 self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
             self.owners[visitor.node_id] = owner
-            socket.send(encode_message(Opcode.WELCOME, self._welcome()))
+            socket.send(encode_message(Opcode.WELCOME, self._welcome(owner, visitor.specs)))
         finally:
             self._knocking -= 1
         return visitor
 
-    def _welcome(self) -> Welcome:
+    def _welcome(self, owner: AccountId, specs: NodeSpecs) -> Welcome:
+        namings = [(self.catalog.naming_of(owner, report), report) for report in specs.models]
         return Welcome(
             heartbeat_s=self._health.heartbeat_s,
             gateway_version=__version__,
             takes_sheets=True,
             link_ports=self._ports.all,
             link_port=self._ports.own,
+            models=tuple(NetworkModel(naming.name, server_id_of(model), naming.why) for naming, model in namings),
+            wanted_models=tuple(wanted.name for wanted in self._demand.wanted()[:WANTED_MODELS_MAX]),
         )
 
     def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
@@ -218,6 +227,7 @@ class LinkRegistry:
         self.version += 1
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
+        self._rename_stale()
         held.start()
         if not link.is_lost:  # its socket may have ended during the handshake
             self._pinger.add(link)
@@ -278,22 +288,51 @@ class LinkRegistry:
             async with asyncio.timeout(2 * CLOSE_S):  # each cuts itself after half of that
                 await asyncio.gather(*(socket.wait_closed() for socket in sockets))
 
+    # names of nodes and models
+
+    def remember(self, node_id: NodeId, owner: AccountId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
+        """A node that is known from an earlier run, or from another process."""
+        self._table.remember(node_id, self.catalog.named(node_id, owner, specs), last_seen_unix_s=last_seen_unix_s)
+        self._table.set_owner(node_id, owner)
+        self.names.claim(node_id, owner, specs.name)
+        self._rename_stale()
+
+    def set_aliases(self, aliases: Mapping[str, str]) -> None:
+        """The operator's aliases of models: all nodes are named by them at once."""
+        if self.catalog.set_aliases(aliases):
+            self._rename([row.id for row in self._table])
+
     def _named(self, node_id: NodeId, specs: NodeSpecs) -> NodeSpecs:
         name = self.names.claim(node_id, self.owners[node_id], specs.name)
-        return specs if name == specs.name else msgspec.structs.replace(specs, name=name)
+        named = specs if name == specs.name else msgspec.structs.replace(specs, name=name)
+        return self.catalog.named(node_id, self.owners[node_id], named)
+
+    def _rename_stale(self) -> None:
+        """Models of other nodes whose names follow from what a node has just reported."""
+        self._rename(self.catalog.take_stale())
+
+    def _rename(self, node_ids: Iterable[NodeId]) -> None:
+        for _ in range(2):  # a name that follows from a digest vouches for no other: the second round is the last
+            for row in [row for node_id in node_ids if (row := self._table.get(node_id)) is not None]:
+                specs = self.catalog.named(row.id, row.owner, row.specs)
+                if specs is not row.specs:
+                    self._table.set_specs(row.id, specs)
+                    self.changed.add(row.id)
+            node_ids = self.catalog.take_stale()
 
     # what links report
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self._table.set_specs(node_id, self._named(node_id, specs))
         self.changed.add(node_id)
+        self._rename_stale()
 
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None:
         if load.sensors is not None:
             self.power.note(node_id, load.sensors, unix_s=self._clock.unix_s())
         if load.server is not None:
             self.servers[node_id] = load.server
-        self._table.set_load(node_id, load, now_s=self._clock.now_s())
+        self._table.set_load(node_id, self.catalog.with_names(node_id, load), now_s=self._clock.now_s())
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
         self._table.set_rtt(node_id, rtt_s, now_s=self._clock.now_s())

@@ -25,12 +25,15 @@ from sparewatt.core.limits import (
     KIB,
     LINK_CONTROL_BYTES_MAX,
     LINK_FRAME_BYTES_MAX,
+    MODELS_PER_NODE_MAX,
     REQUEST_BODY_BYTES_MAX,
 )
-from sparewatt.protocol.link.node_report import Address, Hex32, NodeLoad, NodeSpecs, ShortText, Signature
+from sparewatt.protocol.link.node_report import Address, Hex32, ModelName, NodeLoad, NodeSpecs, ShortText, Signature
 from sparewatt.protocol.signing import Domain, StructMember, typed_digest
 
 PROTOCOL_VERSION = 1
+WANTED_MODELS_MAX = 10
+"""Models that a welcome names as wanted: what an owner reads."""
 LINK_PATH = "/link/v1"
 _HEADER = struct.Struct(">BII")
 FRAME_HEADER_BYTES = _HEADER.size
@@ -103,6 +106,15 @@ class LinkProof(msgspec.Struct, frozen=True):
     specs: NodeSpecs
 
 
+class NetworkModel(msgspec.Struct, frozen=True):
+    """One of a node's models, as its network names it."""
+
+    name: ModelName
+    served_as: ModelName
+    why: Text | None = None
+    """Why it does not have the name that its id suggests."""
+
+
 class Welcome(msgspec.Struct, frozen=True):
     heartbeat_s: Annotated[float, Meta(gt=0, le=600)]
     gateway_version: ShortText
@@ -113,6 +125,10 @@ class Welcome(msgspec.Struct, frozen=True):
     process. A node that knows the field keeps a link to each; an older node serves the process that it reached."""
     link_port: _Port | None = None
     """The port of this process."""
+    models: Annotated[tuple[NetworkModel, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
+    """What the network calls the models of the node's first report."""
+    wanted_models: Annotated[tuple[ModelName, ...], Meta(max_length=WANTED_MODELS_MAX)] = ()
+    """Models that clients have asked for and no node serves, the most wanted first."""
 
 
 class Reject(msgspec.Struct, frozen=True):

@@ -169,6 +169,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     """None if the node does not report them: then it is assumed to do what every chat server does, and no more."""
     weights_digest: ShortText | None = None
     """Of the file of weights, where the server reports it: `sha256:…`."""
+    served_as: ModelName | None = None
+    """The model server's own id, where a gateway has put the network's name of the model into `id`."""
 
     @property
     def load_s(self) -> float:
