@@ -39,6 +39,7 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.eligibility import Eligibility
+from sparewatt.inference.fleet.alias_service import AliasService
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, countersign
 from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
@@ -165,6 +166,7 @@ class Services:
             catalog=self.catalog,
             demand=self.demand,
         )
+        self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
         )
@@ -293,6 +295,7 @@ async def assemble(
         rng=rng,
     )
     await services.key_service.sync()
+    await services.aliases.reload()
     await services.load_known_nodes()
     return services
 

@@ -86,7 +86,7 @@ def said(routing: Routing) -> str:
 
 
 def test_a_request_that_says_nothing_has_no_policy() -> None:
-    assert routed() == Routing(MODEL, ANY)
+    assert routed() == Routing(MODEL, ANY, asked=MODEL)
     assert routed().policy is ANY
     assert routed(provider={}).policy == ANY
     assert routed(header="").policy is ANY

@@ -177,6 +177,7 @@ def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
     derivation = derivation_of(model, hourly_price_nano=hourly_price_nano)
     return NodeModel(
         id=model.id,
+        served_as=model.served_as,
         state=model.state,
         context_length=model.context_length,
         quantization=model.quantization,

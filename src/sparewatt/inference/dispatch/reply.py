@@ -292,9 +292,7 @@ class StreamReply:
 
     def _read(self, event: bytes) -> tuple[bytes, ...]:
         """The events to forward to the client."""
-        received = event
-        if self._reply_model is not None:
-            event = with_reply_model(event, self._reply_model)
+        received, event = event, self._renamed(event)
         data = event_data(event)
         if data is None:
             return ()  # a comment as keep-alive; the gateway sends its own
@@ -317,10 +315,16 @@ class StreamReply:
             return self._join(chunk, data, self._seam)
         self._count(chunk)
         self.emitted.add(chunk, data)
+        self._note_shape(received, event, chunk)
+        return (event,)
+
+    def _renamed(self, event: bytes) -> bytes:
+        return event if self._reply_model is None else with_reply_model(event, self._reply_model)
+
+    def _note_shape(self, received: bytes, sent: bytes, chunk: CompletionChunk) -> None:
         if self.started:
             self._shape = shape_of(received, chunk)
-            self._sent_shape = shape_of(event, chunk) if event is not received else None
-        return (event,)
+            self._sent_shape = shape_of(sent, chunk) if sent is not received else None
 
     def _count(self, chunk: CompletionChunk) -> None:
         for choice in chunk.choices or ():

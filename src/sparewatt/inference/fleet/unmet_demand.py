@@ -80,10 +80,8 @@ def most_wanted(models: Iterable[WantedModel]) -> list[WantedModel]:
     """With the counts of one name added up: each process of a gateway counts by itself."""
     totals: dict[str, WantedModel] = {}
     for each in models:
-        before = totals.get(each.name)
-        if before is not None:
-            each = WantedModel(each.name, before.requests + each.requests, max(before.keys, each.keys))
-        totals[each.name] = each
+        before = totals.get(each.name, WantedModel(each.name, 0, 0))
+        totals[each.name] = WantedModel(each.name, before.requests + each.requests, max(before.keys, each.keys))
     return sorted(totals.values(), key=lambda wanted: (-wanted.keys, -wanted.requests, wanted.name))
 
 

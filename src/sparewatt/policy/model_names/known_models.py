@@ -8,6 +8,8 @@ names two models: other sizes, versions, base models, distillates and fine-tunes
 The name without a variant is the model that follows instructions; its base model, where there is one, is `…-base`.
 """
 
+# ruff: noqa: E501 (a table has a line for each row)
+
 from __future__ import annotations
 
 from typing import NamedTuple

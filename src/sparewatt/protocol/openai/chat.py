@@ -62,7 +62,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Which nodes may serve it, in the vocabulary of `policy/`; nodes do not get it. Empty if it is absent."""
     model: ModelField | UnsetType = UNSET
-    models: ModelChoice | None | UnsetType = UNSET
+    models: ModelChoice | UnsetType | None = UNSET
 
     @property
     def output_limit(self) -> int | None:
@@ -188,7 +188,7 @@ _encode = msgspec.json.Encoder().encode
 # requests
 
 
-def models_of(model: str | UnsetType, models: Sequence[str] | None | UnsetType) -> tuple[str, ...]:
+def models_of(model: str | UnsetType, models: Sequence[str] | UnsetType | None) -> tuple[str, ...]:
     """The models to try, in order. Raises InvalidField if there is none, or there are too many."""
     if models is UNSET and model is not UNSET:
         return (model,)

@@ -44,7 +44,7 @@ class PromptInputs(msgspec.Struct, frozen=True):
 class CompletionRequest(msgspec.Struct, frozen=True):
     prompt: Texts
     model: ModelField | UnsetType = UNSET
-    models: ModelChoice | None | UnsetType = UNSET
+    models: ModelChoice | UnsetType | None = UNSET
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: TokenCount | None = None
