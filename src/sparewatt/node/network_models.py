@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparewatt.protocol.link.frames import NetworkModel, Welcome
+from sparewatt.protocol.link.frames import AssignedName, Welcome
 
 WANTED_NAMED = 5
 
@@ -21,10 +21,10 @@ def name_sentences(welcome: Welcome, *, has_models: bool) -> list[str]:
     return sentences
 
 
-def _listed(models: list[NetworkModel]) -> str:
+def _listed(models: list[AssignedName]) -> str:
     return ", ".join(_named(models))
 
 
-def _named(models: list[NetworkModel]) -> Iterator[str]:
+def _named(models: list[AssignedName]) -> Iterator[str]:
     for model in models:
         yield model.name if model.name == model.served_as else f"{model.name} ({model.served_as})"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
-from typing import Any
 
 from sparewatt.store.connection_pool import Store
 
@@ -31,5 +31,5 @@ class ModelAliasStore(Store):
         return await self._pool.rows_as(_alias, "list_model_aliases", ALIASES_MAX)
 
 
-def _alias(row: Any) -> StoredAlias:
-    return StoredAlias(row["name"], row["target"], row["created_at"].timestamp())
+def _alias(*, name: str, target: str, created_at: dt.datetime) -> StoredAlias:
+    return StoredAlias(name, target, created_at.timestamp())

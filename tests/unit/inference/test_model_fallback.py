@@ -70,7 +70,9 @@ A, B = a_model(id="a"), a_model(id="b")
 
 
 @pytest.mark.parametrize(
-    "fields", [{"models": ["nobody-has-it", "b"]}, {"model": "nobody-has-it", "models": ["b"]}], ids=["list", "model first"]
+    "fields",
+    [{"models": ["nobody-has-it", "b"]}, {"model": "nobody-has-it", "models": ["b"]}],
+    ids=["list", "model first"],
 )
 async def test_a_model_that_nobody_serves_is_skipped_and_the_reply_names_the_other(fields: dict[str, Any]) -> None:
     async with a_gateway(A, B) as gateway:
@@ -259,5 +261,3 @@ def test_a_reply_passes_through() -> None:
     failed = RecordingSink()
     FallbackSink(failed, lambda _: False).fail(NoCapacity("full"), {})
     assert failed.calls == ["fail"]
-
-

@@ -29,7 +29,7 @@ from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import CLOSE_S, Socket
 from sparewatt.link.websocket_library import has_picows
-from sparewatt.protocol.link.frames import WANTED_MODELS_MAX, NetworkModel, Opcode, Reject, Welcome, encode_message
+from sparewatt.protocol.link.frames import WANTED_MODELS_MAX, AssignedName, Opcode, Reject, Welcome, encode_message
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, ServerMetrics
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
 
@@ -203,7 +203,7 @@ class LinkRegistry:
             takes_sheets=True,
             link_ports=self._ports.all,
             link_port=self._ports.own,
-            models=tuple(NetworkModel(naming.name, server_id_of(model), naming.why) for naming, model in namings),
+            models=tuple(AssignedName(naming.name, server_id_of(model), naming.why) for naming, model in namings),
             wanted_models=tuple(wanted.name for wanted in self._demand.wanted()[:WANTED_MODELS_MAX]),
         )
 

@@ -106,7 +106,7 @@ class LinkProof(msgspec.Struct, frozen=True):
     specs: NodeSpecs
 
 
-class NetworkModel(msgspec.Struct, frozen=True):
+class AssignedName(msgspec.Struct, frozen=True):
     """One of a node's models, as its network names it."""
 
     name: ModelName
@@ -125,7 +125,7 @@ class Welcome(msgspec.Struct, frozen=True):
     process. A node that knows the field keeps a link to each; an older node serves the process that it reached."""
     link_port: _Port | None = None
     """The port of this process."""
-    models: Annotated[tuple[NetworkModel, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
+    models: Annotated[tuple[AssignedName, ...], Meta(max_length=MODELS_PER_NODE_MAX)] = ()
     """What the network calls the models of the node's first report."""
     wanted_models: Annotated[tuple[ModelName, ...], Meta(max_length=WANTED_MODELS_MAX)] = ()
     """Models that clients have asked for and no node serves, the most wanted first."""

@@ -75,7 +75,14 @@ def test_the_client_reads_the_name_that_it_asked_for_in_every_chunk() -> None:
     stage = Stage(1, specs=RENAMED)
     run = dispatch(stage)
     node = stage.turn(run)
-    said = [chunk("a"), chunk("b"), chunk("c") + chunk("d"), chunk("e"), chunk('say "model":"x"'), chunk("", finish="stop")]
+    said = [
+        chunk("a"),
+        chunk("b"),
+        chunk("c") + chunk("d"),
+        chunk("e"),
+        chunk('say "model":"x"'),
+        chunk("", finish="stop"),
+    ]
     node.answer(*said, DONE)
     assert stage.sink.body == b"".join(said).replace(SERVED.encode(), ASKED.encode()) + DONE
     assert stage.sink.went_straight

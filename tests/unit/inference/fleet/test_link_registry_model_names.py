@@ -8,7 +8,7 @@ import pytest
 
 from sparewatt.core.ids import AccountId, KeyId
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
-from sparewatt.protocol.link.frames import NetworkModel
+from sparewatt.protocol.link.frames import AssignedName
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.fleet.test_link_registry import Registry, closing
@@ -38,7 +38,7 @@ def models(registry: Registry) -> set[str]:
 async def test_the_file_of_another_machine_is_the_model_of_the_local_network(registry: Registry) -> None:
     visit = registry.visit()
     welcome = await visit.join(specs=SPECS)
-    assert welcome.models == (NetworkModel("smollm2-135m", FILE),)
+    assert welcome.models == (AssignedName("smollm2-135m", FILE),)
     await registry.joined(seed=2, specs=some_specs(a_file(id="smollm2-135m"), name="cellar"))
     assert models(registry) == {"smollm2-135m"}
     (model,) = registry.row(visit).specs.models

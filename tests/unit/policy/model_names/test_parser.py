@@ -113,7 +113,17 @@ def test_two_models_never_get_one_name(one: str, other: str) -> None:
 
 @pytest.mark.parametrize(
     "model_id",
-    ["deterministic", "m1", "gpt-4o", "org/with-slash", "model.gguf", "ggml-model-Q4_K_M.gguf", "Tiny", "a:b", "our-7b"],
+    [
+        "deterministic",
+        "m1",
+        "gpt-4o",
+        "org/with-slash",
+        "model.gguf",
+        "ggml-model-Q4_K_M.gguf",
+        "Tiny",
+        "a:b",
+        "our-7b",
+    ],
 )
 def test_an_id_that_says_nothing_is_its_own_name(model_id: str) -> None:
     assert identify(model_id) == ModelIdentity(model_id)
@@ -127,7 +137,9 @@ def test_of_an_unknown_model_only_its_quantization_is_left_out(ending: str) -> N
 
 
 def test_directories_say_nothing_about_a_file() -> None:
-    assert identify("/home/ann/OurTune-7B.Q4_K_M.gguf").name == identify("D:\\OurTune-7B.Q8_0.gguf").name == "OurTune-7B"
+    assert (
+        identify("/home/ann/OurTune-7B.Q4_K_M.gguf").name == identify("D:\\OurTune-7B.Q8_0.gguf").name == "OurTune-7B"
+    )
     assert identify("/home/ann/OurTune-7B.gguf").name == "OurTune-7B"
 
 
