@@ -26,7 +26,7 @@ from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.jobs.job_runner import NodeJobRunner
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.joined_link import JoinedLink
-from sparewatt.node.network_models import name_sentences
+from sparewatt.node.network_models import NameNotices
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.frames import LINK_PATH, Welcome
@@ -94,7 +94,10 @@ class NodeAgent:
     """By port."""
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
+    _name_notices: NameNotices = field(init=False)
+
     def __post_init__(self) -> None:
+        self._name_notices = NameNotices(self.notify, clock=self.clock)
         self._url = self.settings.gateway_url.rstrip("/").removesuffix("/v1")
 
     async def run(self) -> None:
@@ -169,8 +172,6 @@ class NodeAgent:
 
     def _update_side_links(self, welcome: Welcome, tasks: asyncio.TaskGroup) -> str:
         """The home link is up: start and end side links as its welcome lists ports. Returns the home link's name."""
-        for sentence in name_sentences(welcome, has_models=bool(self.inventory.specs.models)):
-            self.notify(sentence)
         self._home_port = welcome.link_port if welcome.link_port in welcome.link_ports else None
         ports = set(welcome.link_ports) - {self._home_port} if self._home_port is not None else set()
         self.jobs.is_shared = bool(ports)
@@ -228,6 +229,7 @@ class NodeAgent:
             sampler=self.sampler,
             stopping=self._stopping,
             clock=self.clock,
+            on_names=self._name_notices.on_names,
         )
         self._links.add(link)
         self.joined_unix_s = self.joined_unix_s or self.clock.unix_s()

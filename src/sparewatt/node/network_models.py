@@ -1,30 +1,52 @@
-"""What a node tells its owner about names: which models of the network it serves, and what is asked for. Pure."""
+"""What a node tells its owner about names: which models of the network it serves, and if none, what is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
-from sparewatt.protocol.link.frames import AssignedName, Welcome
+from sparewatt.core.clock import Clock, Timer
+from sparewatt.protocol.link.frames import AssignedName, ModelNames
 
 WANTED_NAMED = 5
+NOTHING_AFTER_S = 15.0
+"""A node joins before it has looked at its model server: having no model is worth a sentence only after a while."""
 
 
-def name_sentences(welcome: Welcome, *, has_models: bool) -> list[str]:
-    """`has_models`: whether the node has reported any. An older gateway says nothing, and then neither does this."""
-    if has_models and not welcome.models:
-        return []
-    served = [model for model in welcome.models if model.why is None]
-    sentences = [f"serves {_listed(served)}"] if served else ["serves no model of the network yet"]
-    sentences += [f"{model.served_as} is called {model.name}: {model.why}" for model in welcome.models if model.why]
-    if not served and welcome.wanted_models:
-        sentences.append(f"asked for and served by nobody: {', '.join(welcome.wanted_models[:WANTED_NAMED])}")
+class NameNotices:
+    """One for all links: each process of a gateway says the same."""
+
+    def __init__(self, notify: Callable[[str], None], *, clock: Clock) -> None:
+        self._notify = notify
+        self._clock = clock
+        self._told: tuple[AssignedName, ...] | None = None
+        self._timer: Timer | None = None
+
+    def on_names(self, names: ModelNames) -> None:
+        """Tell the owner what is new."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if names.models == self._told:
+            return
+        if names.models:
+            self._tell(names)
+        else:
+            self._timer = self._clock.call_later(NOTHING_AFTER_S, lambda: self._tell(names))
+
+    def _tell(self, names: ModelNames) -> None:
+        self._told = names.models
+        for sentence in name_sentences(names):
+            self._notify(sentence)
+
+
+def name_sentences(names: ModelNames) -> list[str]:
+    served = [_described(model) for model in names.models if model.why is None]
+    sentences = [f"serves {', '.join(served)}"] if served else ["serves no model of the network yet"]
+    sentences += [f"{model.served_as} is called {model.name}: {model.why}" for model in names.models if model.why]
+    if not served and names.wanted_models:
+        sentences.append(f"asked for and served by nobody: {', '.join(names.wanted_models[:WANTED_NAMED])}")
     return sentences
 
 
-def _listed(models: list[AssignedName]) -> str:
-    return ", ".join(_named(models))
-
-
-def _named(models: list[AssignedName]) -> Iterator[str]:
-    for model in models:
-        yield model.name if model.name == model.served_as else f"{model.name} ({model.served_as})"
+def _described(model: AssignedName) -> str:
+    return model.name if model.name == model.served_as else f"{model.name} ({model.served_as})"

@@ -238,7 +238,7 @@ async def test_what_was_asked_for_and_not_there_is_told_to_the_owner() -> None:
         (InvalidField("no"), False),
     ],
 )
-def test_only_errors_of_one_model_lead_to_the_next(error: SparewattError, is_of_one: bool) -> None:
+def test_only_errors_of_one_model_lead_to_the_next(error: SparewattError, is_of_one: bool) -> None:  # noqa: FBT001
     assert is_of_one_model(error) is is_of_one
     sink, offered = RecordingSink(), []
 

@@ -22,19 +22,31 @@ from sparewatt.inference.fleet.name_registry import NameRegistry
 from sparewatt.inference.fleet.pinger import Pinger
 from sparewatt.inference.fleet.power_readings import PowerReadings
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
-from sparewatt.inference.matcher.node_row import HealthRules, offline_rows
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow, offline_rows
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import CLOSE_S, Socket
 from sparewatt.link.websocket_library import has_picows
-from sparewatt.protocol.link.frames import WANTED_MODELS_MAX, AssignedName, Opcode, Reject, Welcome, encode_message
-from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, ServerMetrics
+from sparewatt.protocol.link.frames import (
+    MODELS_NAMED_MAX,
+    WANTED_MODELS_MAX,
+    AssignedName,
+    ModelNames,
+    Opcode,
+    Reject,
+    Welcome,
+    encode_message,
+)
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, ServerMetrics
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
 
 LINK_UNAUTHENTICATED_MAX = 200
 """Sockets at once that have not yet shown who they are."""
+
+NAME_REASON_CHARS_MAX = 400
+"""Why a model has not the name that its id suggests: a sentence, and an id at most."""
 
 _log = Logger("sparewatt.links")
 
@@ -54,10 +66,15 @@ class ReceiptTaker(Protocol):
 class LinkedNode:
     """A link, and the socket that it is on. Implements SocketListener."""
 
-    __slots__ = ("_registry", "link", "receive", "resume", "send_queue", "socket")
+    __slots__ = ("_registry", "link", "models_told", "receive", "resume", "send_queue", "socket", "takes_names")
 
-    def __init__(self, registry: LinkRegistry, link: NodeLink, send_queue: SendQueue, socket: Socket) -> None:
+    def __init__(
+        self, registry: LinkRegistry, link: NodeLink, send_queue: SendQueue, socket: Socket, *, takes_names: bool
+    ) -> None:
         self._registry = registry
+        self.takes_names = takes_names
+        self.models_told: tuple[AssignedName, ...] | None = None
+        """What the node was told that its models are called."""
         self.link = link
         self.send_queue = send_queue
         self.socket = socket
@@ -190,21 +207,18 @@ class LinkRegistry:
             if visitor.node_id not in self.owners:
                 self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
             self.owners[visitor.node_id] = owner
-            socket.send(encode_message(Opcode.WELCOME, self._welcome(owner, visitor.specs)))
+            socket.send(encode_message(Opcode.WELCOME, self._welcome()))
         finally:
             self._knocking -= 1
         return visitor
 
-    def _welcome(self, owner: AccountId, specs: NodeSpecs) -> Welcome:
-        namings = [(self.catalog.naming_of(owner, report), report) for report in specs.models]
+    def _welcome(self) -> Welcome:
         return Welcome(
             heartbeat_s=self._health.heartbeat_s,
             gateway_version=__version__,
             takes_sheets=True,
             link_ports=self._ports.all,
             link_port=self._ports.own,
-            models=tuple(AssignedName(naming.name, server_id_of(model), naming.why) for naming, model in namings),
-            wanted_models=tuple(wanted.name for wanted in self._demand.wanted()[:WANTED_MODELS_MAX]),
         )
 
     def _reject(self, socket: Socket, *, reason: str, message: str, final: bool = True) -> None:
@@ -222,13 +236,14 @@ class LinkRegistry:
         self._table.set_owner(node_id, self.owners[node_id])
         send_queue = SendQueue(before_sending=self._before_sending)
         link = NodeLink(node_id, send_queue=send_queue, observer=self, clock=self._clock)
-        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket)
+        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket, takes_names=visitor.takes_names)
         self.links[node_id] = link
         self.version += 1
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
         self._rename_stale()
         held.start()
+        self._tell_names(node_id)
         if not link.is_lost:  # its socket may have ended during the handshake
             self._pinger.add(link)
 
@@ -318,13 +333,30 @@ class LinkRegistry:
                 if specs is not row.specs:
                     self._table.set_specs(row.id, specs)
                     self.changed.add(row.id)
+                    self._tell_names(row.id)
             node_ids = self.catalog.take_stale()
+
+    def _tell_names(self, node_id: NodeId) -> None:
+        """Tell a node's owner what the network calls its models, when that has changed."""
+        held, row = self._held.get(node_id), self._table.get(node_id)
+        if held is None or not held.takes_names or row is None:
+            return
+        models = tuple(self._assigned_name(row, model) for model in row.specs.models[:MODELS_NAMED_MAX])
+        if models != held.models_told:
+            held.models_told = models
+            wanted = tuple(wanted.name for wanted in self._demand.wanted()[:WANTED_MODELS_MAX])
+            held.link.send_names(ModelNames(models, wanted))
+
+    def _assigned_name(self, row: NodeRow, model: ModelReport) -> AssignedName:
+        why = self.catalog.naming_of(row.owner, model).why
+        return AssignedName(model.id, server_id_of(model), why[:NAME_REASON_CHARS_MAX] if why is not None else None)
 
     # what links report
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self._table.set_specs(node_id, self._named(node_id, specs))
         self.changed.add(node_id)
+        self._tell_names(node_id)
         self._rename_stale()
 
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from sparewatt.core.ids import AccountId, KeyId
+from sparewatt.core.limits import MODELS_PER_NODE_MAX
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
-from sparewatt.protocol.link.frames import AssignedName
+from sparewatt.link import handshake
+from sparewatt.protocol.link.frames import (
+    MODELS_NAMED_MAX,
+    AssignedName,
+    Hello,
+    ModelNames,
+    Opcode,
+    decode_frames,
+    decode_message,
+    encode_message,
+)
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad
 from sparewatt.testing.clocks import ManualClock
-from tests.unit.inference.fleet.test_link_registry import Registry, closing
+from tests.unit.inference.fleet.test_link_registry import Registry, Visit, closing, receive_op
 from tests.unit.inference.nodes import a_model, node_id, some_specs
 
 FILE = "SmolLM2-135M-Instruct.Q4_1"
@@ -31,14 +43,17 @@ async def registry() -> AsyncIterator[Registry]:
         yield registry
 
 
+async def names_told(visit: Visit) -> ModelNames:
+    return decode_message(await receive_op(visit.socket, Opcode.NAMES), ModelNames)
+
+
 def models(registry: Registry) -> set[str]:
     return registry.table.model_ids()
 
 
 async def test_the_file_of_another_machine_is_the_model_of_the_local_network(registry: Registry) -> None:
-    visit = registry.visit()
-    welcome = await visit.join(specs=SPECS)
-    assert welcome.models == (AssignedName("smollm2-135m", FILE),)
+    visit = await registry.joined(specs=SPECS)
+    assert (await names_told(visit)).models == (AssignedName("smollm2-135m", FILE),)
     await registry.joined(seed=2, specs=some_specs(a_file(id="smollm2-135m"), name="cellar"))
     assert models(registry) == {"smollm2-135m"}
     (model,) = registry.row(visit).specs.models
@@ -81,16 +96,53 @@ async def test_what_one_node_reports_may_name_another_s_model(registry: Registry
     assert models(registry) == {"smollm2-135m"}
 
 
-async def test_a_name_that_the_size_contradicts_is_explained_in_the_welcome(registry: Registry) -> None:
-    welcome = await registry.visit().join(specs=some_specs(a_file(id="llama3.1:70b")))
-    (model,) = welcome.models
+async def test_a_name_that_the_size_contradicts_is_explained_to_the_node(registry: Registry) -> None:
+    visit = await registry.joined(specs=some_specs(a_file(id="llama3.1:70b")))
+    (model,) = (await names_told(visit)).models
     assert model.name == "unverified/llama3.1:70b"
     assert model.why is not None
     assert "llama-3.1-70b has 70.6" in model.why
 
 
-async def test_the_welcome_names_what_is_asked_for() -> None:
+async def test_a_node_is_told_what_is_asked_for() -> None:
     demand = UnmetDemand(clock=ManualClock())
     demand.note("qwen3-8b", KeyId("key_1"))
     async with closing(Registry(demand=demand)) as registry:
-        assert (await registry.visit().join(specs=SPECS)).wanted_models == ("qwen3-8b",)
+        visit = await registry.joined(specs=some_specs(a_file(), models=()))
+        assert await names_told(visit) == ModelNames((), ("qwen3-8b",))
+
+
+async def test_names_are_told_when_they_change_and_at_no_other_time(registry: Registry) -> None:
+    visit = await registry.joined(specs=SPECS)
+    await names_told(visit)
+    registry.on_specs(visit.key.address, some_specs(a_file(state="on_disk")))
+    registry.on_specs(visit.key.address, some_specs(a_file(id="ours")))
+    assert (await names_told(visit)).models == (AssignedName("ours", "ours"),)
+    registry.set_aliases({"ours": "smollm2-135m"})
+    assert (await names_told(visit)).models == (AssignedName("smollm2-135m", "ours"),)
+
+
+async def test_an_older_node_is_told_nothing_that_it_does_not_know(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def as_before(op: Opcode, message: msgspec.Struct) -> bytes:
+        is_hello = isinstance(message, Hello)
+        return encode_message(op, msgspec.structs.replace(message, takes_names=False) if is_hello else message)
+
+    monkeypatch.setattr(handshake, "encode_message", as_before)
+    visit = await registry.joined(specs=SPECS)
+    registry.say_goodbye("the end")
+    heard: list[Opcode] = []
+    while Opcode.GOODBYE not in heard:
+        heard += [frame.op for frame in decode_frames(await visit.socket.receive())]
+    assert Opcode.NAMES not in heard
+
+
+async def test_the_longest_names_of_the_most_models_fit_into_one_message(registry: Registry) -> None:
+    reports = [a_file(id=f"{n:03}{'🦙' * 235}-70b.Q4_0.gguf") for n in range(MODELS_PER_NODE_MAX)]
+    visit = await registry.joined(specs=some_specs())
+    registry.on_specs(visit.key.address, some_specs(*reports))
+    await names_told(visit)
+    told = await names_told(visit)
+    assert len(told.models) == MODELS_NAMED_MAX
+    assert all(model.why is not None for model in told.models)

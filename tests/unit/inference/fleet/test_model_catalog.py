@@ -238,7 +238,7 @@ def test_what_a_node_vouched_for_goes_with_its_report() -> None:
         ("ggml-model-7b-q4_0.gguf", False, ResolvedModel("ggml-model-7b", "q4_0")),
     ],
 )
-def test_any_id_of_a_model_means_it(asked: str, is_served: bool, resolved: ResolvedModel) -> None:
+def test_any_id_of_a_model_means_it(asked: str, is_served: bool, resolved: ResolvedModel) -> None:  # noqa: FBT001
     assert ModelCatalog().resolve(asked, is_served=is_served) == resolved
 
 

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-
 from msgspec import UNSET
 
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
