@@ -127,7 +127,7 @@ def route(
 ) -> Routing:
     """Raises InvalidField, UnknownField or KeyPolicyViolation. `is_model`: whether some node serves a name."""
     asked, _ = split_model(model, is_model=is_model)
-    name, quantization = catalog.resolve(asked, is_served=is_model(asked))
+    name, quantization = catalog.resolve(asked, is_served=is_model)
     suffixes = model[len(asked) :] if quantization is None else f":{quantization}{model[len(asked) :]}"
     account, key = standing_texts(principal)
     texts = RoutingTexts(suffixes, header or None, provider, account, key, None if network is ANY else network)

@@ -142,8 +142,11 @@ class InferenceService:
 
     def _is_model(self, name: str) -> bool:
         """Whether a node has a model of this name, which is more than another one's with a quantization."""
-        has_model, (base, quantization) = self.table.has_model, split_quantization(name)
-        return has_model(name) and (quantization is None or not has_model(base))
+        has_model = self.table.has_model
+        if not has_model(name) or (":" not in name and "@" not in name):
+            return has_model(name)
+        base, quantization = split_quantization(name)
+        return quantization is None or not has_model(base)
 
     def targets(self, call: ModelCall, principal: Principal, *, header: str | None) -> Sequence[Routing]:
         """The models to try, in order. Those that no node has are left out, unless that leaves none."""

@@ -37,7 +37,7 @@ class ModelEndpoints:
     async def show_model(self, request: web.Request, _: Principal) -> Model:
         """Show one model."""
         asked, reports = request.match_info["model"], self._reports_by_model()
-        model = self.catalog.resolve(asked, is_served=asked in reports).name
+        model = self.catalog.resolve(asked, is_served=reports.__contains__).name
         if model not in reports:
             raise ModelNotFound(model, nearest=nearest_models(model, reports))
         return self._describe(model, reports[model])

@@ -7,7 +7,7 @@ because they depend on the reports and not on the order in which these came.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import msgspec
 
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.limits import WORDS_REMEMBERED_MAX
-from sparewatt.policy.model_names.parser import ModelIdentity, aliases_of, identify, split_quantization
+from sparewatt.policy.model_names.parser import aliases_of, identify, split_quantization
 from sparewatt.policy.model_names.size_check import contradiction
 from sparewatt.policy.quantization import UNKNOWN, quantization_of
 from sparewatt.protocol.link.node_report import MODEL_ID_CHARS_MAX, ModelReport, NodeLoad, NodeSpecs
@@ -196,16 +196,15 @@ class ModelCatalog:
 
     # requests of clients
 
-    def resolve(self, asked: str, *, is_served: bool) -> ResolvedModel:
+    def resolve(self, asked: str, *, is_served: Callable[[str], bool]) -> ResolvedModel:
         """The model that a client names. `is_served`: whether a node has a model of just that name."""
-        alias = self._aliases.get(asked)
-        identity = identify(alias) if alias is not None else identify(asked)
-        if alias is not None or identity.is_known:
-            return _resolved(identity)
-        if is_served:
-            return ResolvedModel(asked)
-        vouched = self._by_digest.get(asked)
-        return ResolvedModel(vouched) if vouched is not None else _resolved(identity)
+        if asked in self._aliases:
+            return _resolved(self._aliases[asked])[0]
+        resolved, is_known = _resolved(asked)
+        if is_known or resolved.name == asked:
+            vouched = None if is_known or is_served(asked) else self._by_digest.get(asked)
+            return resolved if vouched is None else ResolvedModel(vouched)
+        return ResolvedModel(asked) if is_served(asked) else resolved
 
     def aliases_of(self, name: str) -> list[str]:
         """What else clients may call a model: well-known ids, and the operator's aliases."""
@@ -232,9 +231,12 @@ def base_name(name: str, served: Collection[str]) -> str:
     return base if quantization is not None and base in served else name
 
 
-def _resolved(identity: ModelIdentity) -> ResolvedModel:
+@lru_cache(maxsize=WORDS_REMEMBERED_MAX)
+def _resolved(asked: str) -> tuple[ResolvedModel, bool]:
+    """What an id says by itself, and whether the shipped table has it."""
+    identity = identify(asked)
     is_word = quantization_of(identity.quantization) != UNKNOWN
-    return ResolvedModel(identity.name, identity.quantization if is_word else None)
+    return ResolvedModel(identity.name, identity.quantization if is_word else None), identity.is_known
 
 
 def _rank(report: ModelReport) -> tuple[int, str]:

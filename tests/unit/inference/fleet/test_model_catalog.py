@@ -35,6 +35,15 @@ def named(catalog: ModelCatalog, *reports: ModelReport, number: int = 1, owner: 
     return names_of(catalog.named(node_id(number), owner, some_specs(*reports)))
 
 
+def somebody(_: str) -> bool:
+    """A node has a model of that name."""
+    return True
+
+
+def nobody(_: str) -> bool:
+    return False
+
+
 # names of reports
 
 
@@ -94,7 +103,7 @@ def test_a_small_file_with_a_great_name_gets_a_name_that_nobody_asks_for() -> No
         assert naming.name == f"unverified/{model_id}"
         assert naming.why == "0.808 GB of weights are about 1.3 billion parameters, and llama-3.1-70b has 70.6"
         assert named(catalog, report) == {model_id: f"unverified/{model_id}"}
-        assert catalog.resolve(model_id, is_served=False).name == "llama-3.1-70b"
+        assert catalog.resolve(model_id, is_served=nobody).name == "llama-3.1-70b"
 
 
 def test_a_long_id_stays_within_the_bound() -> None:
@@ -120,7 +129,7 @@ def test_load_is_told_by_the_network_s_names() -> None:
 def test_an_alias_names_reports_and_requests() -> None:
     catalog = ModelCatalog({"our-llama": "llama-3.1-8b"})
     assert named(catalog, a_report("our-llama")) == {"our-llama": "llama-3.1-8b"}
-    assert catalog.resolve("our-llama", is_served=False) == ResolvedModel("llama-3.1-8b")
+    assert catalog.resolve("our-llama", is_served=nobody) == ResolvedModel("llama-3.1-8b")
     assert catalog.aliases_of("llama-3.1-8b")[-1] == "our-llama"
 
 
@@ -159,8 +168,8 @@ def test_two_other_owners_that_agree_give_the_same_weights_their_name() -> None:
     vouch(catalog, 3, CAT)
     assert catalog.take_stale() == {node_id(1)}
     assert named(catalog, OURS) == {"our-own-name": "llama-3.1-8b"}
-    assert catalog.resolve("our-own-name", is_served=False).name == "llama-3.1-8b"
-    assert catalog.resolve("our-own-name", is_served=True).name == "our-own-name"
+    assert catalog.resolve("our-own-name", is_served=nobody).name == "llama-3.1-8b"
+    assert catalog.resolve("our-own-name", is_served=somebody).name == "our-own-name"
 
 
 def test_many_nodes_of_one_other_owner_are_one_voice() -> None:
@@ -220,7 +229,7 @@ def test_what_a_node_vouched_for_goes_with_its_report() -> None:
     named(catalog, a_report("m"), number=3, owner=CAT)
     assert catalog.take_stale() == {node_id(1)}
     assert named(catalog, OURS) == {"our-own-name": "our-own-name"}
-    assert catalog.resolve("our-own-name", is_served=False).name == "our-own-name"
+    assert catalog.resolve("our-own-name", is_served=nobody).name == "our-own-name"
 
 
 # what clients ask for
@@ -239,7 +248,7 @@ def test_what_a_node_vouched_for_goes_with_its_report() -> None:
     ],
 )
 def test_any_id_of_a_model_means_it(asked: str, is_served: bool, resolved: ResolvedModel) -> None:  # noqa: FBT001
-    assert ModelCatalog().resolve(asked, is_served=is_served) == resolved
+    assert ModelCatalog().resolve(asked, is_served=somebody if is_served else nobody) == resolved
 
 
 def test_the_second_quantization_of_a_node_is_named_after_the_first() -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
 from sparewatt.protocol.openai.chat import (
@@ -318,7 +318,8 @@ def test_models_are_tried_in_the_order_in_which_they_are_named() -> None:
     assert models_of("a", UNSET) == ("a",)
     assert models_of("a", ["b", "a", "c", "b"]) == ("a", "b", "c")
     assert models_of(UNSET, ["b", "c"]) == ("b", "c")
-    for models in (UNSET, None, []):
+    nothing: list[list[str] | UnsetType | None] = [UNSET, None, []]
+    for models in nothing:
         with pytest.raises(InvalidField, match="'model' is required"):
             models_of(UNSET, models)
 
