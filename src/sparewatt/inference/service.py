@@ -149,7 +149,10 @@ class InferenceService:
         return quantization is None or not has_model(base)
 
     def targets(self, call: ModelCall, principal: Principal, *, header: str | None) -> Sequence[Routing]:
-        """The models to try, in order. Those that no node has are left out, unless that leaves none."""
+        """The models to try, in order; those that would have to wait come last.
+
+        Those that no node has are left out, unless that leaves none.
+        """
         first = self.route(call.model, principal, header=header, provider=call.provider)
         if not call.fallbacks and first.quantization is None:
             return (first,)
@@ -160,6 +163,8 @@ class InferenceService:
         for routing in found:
             if served and routing not in served:
                 self.note_unserved(routing.model, principal)
+        has_free_slot = self.admission.has_free_slot
+        served.sort(key=lambda routing: not has_free_slot(ModelId(routing.model)))
         return served or found[:1]
 
     def _by_quantization(self, routing: Routing) -> list[Routing]:

@@ -27,7 +27,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.dispatch.job_run import RefusedByServer
 from sparewatt.inference.dispatch.model import DirectPath
 from sparewatt.inference.model_fallback import FallbackSink, is_of_one_model
-from sparewatt.protocol.link.node_report import ModelReport
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import LENDER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_model, node_id, some_specs
@@ -107,6 +107,16 @@ async def test_a_model_whose_nodes_all_fail_gives_way_to_the_next() -> None:
         assert (told["model"], told["outcome"]) == ("b", "done")
         assert len(gateway.nodes["a"].opened) == 1
         assert gateway.services.dispatcher.running == 0
+
+
+async def test_a_model_that_is_busy_gives_way_to_one_with_a_free_slot() -> None:
+    async with a_gateway(A, B) as gateway:
+        gateway.services.table.set_load(node_id(1), NodeLoad(foreign=100), now_s=NOW_S)
+        gateway.nodes["b"].answer_when_asked(ANSWER)
+        assert (await gateway.ask(models=["a", "b"])).headers["x-sparewatt-model"] == "b"
+        gateway.services.table.set_load(node_id(1), NodeLoad(), now_s=NOW_S)
+        gateway.nodes["a"].answer_when_asked(ANSWER)
+        assert (await gateway.ask(models=["a", "b"])).headers["x-sparewatt-model"] == "a"
 
 
 async def test_a_model_without_an_allowed_node_gives_way() -> None:

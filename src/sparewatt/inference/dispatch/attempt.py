@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -27,6 +27,7 @@ from sparewatt.inference.dispatch.reply import (
     needs_reading,
     whole_reply,
 )
+from sparewatt.inference.dispatch.served_model import ServedRequest
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
@@ -72,13 +73,6 @@ class AttemptState(enum.Enum):
     COMPLETE = "complete"
     """The client has all of it, the stream's end marker included."""
     OVER = "over"
-
-
-class ServedRequest(NamedTuple):
-    """What a node's server gets: its own id of the model, and a body that names it."""
-
-    model: str
-    body: bytes
 
 
 class AttemptListener(Protocol):

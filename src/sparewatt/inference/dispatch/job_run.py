@@ -27,7 +27,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REFUSALS_MAX
 from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
 from sparewatt.core.timer_queue import TimerQueue
-from sparewatt.inference.dispatch.attempt import Attempt, ServedRequest
+from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover, Seam, ending
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
@@ -48,13 +48,13 @@ from sparewatt.inference.dispatch.node_selection import (
     predicted_step_s,
 )
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.dispatch.served_model import ServedRequest, model_headers, served_name
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.openai.chat import Usage, error_body, with_model
-from sparewatt.protocol.openai.parameters import header_value
 
 SEAMS_MAX = 8
 """Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
@@ -385,9 +385,7 @@ class JobRun:
 
     def _served_request(self, node_id: NodeId, job: Job) -> ServedRequest | None:
         """The request under the name that the node's server uses; None if the job has that name already."""
-        row = self._table.get(node_id)
-        model = row.models.get(job.match.model) if row is not None else None
-        name = job.match.model if model is None or model.served_as is None else model.served_as
+        name = served_name(job.match.model, self._table.get(node_id))
         if name == job.body_model or not job.body_model:
             return None if name == job.match.model else ServedRequest(name, job.body)
         renamed = self._renamed
@@ -466,7 +464,7 @@ class JobRun:
             node_id = self.record.attempts[-1].node_id
             row = self._table.get(node_id)
             headers |= {"x-sparewatt-node": node_id, "x-sparewatt-region": row.specs.region if row else "unknown"}
-            headers |= _model_headers(self.job.match.model, row)
+            headers |= model_headers(self.job.match.model, row)
         if self.job.tab is not None and not self.job.call.stream:
             cost = self._cost_nano
             headers["x-sparewatt-cost"] = format_usd(self.job.tab.cost(self.record.attempts) if cost is None else cost)
@@ -567,13 +565,3 @@ class JobRun:
     def _elapsed_ms(self) -> float:
         """To the microsecond: as `round` would, in a tenth of the time."""
         return int((self._clock.now_s() - self._began_s) * 1e6 + 0.5) / 1000
-
-
-def _model_headers(model: str, row: NodeRow | None) -> dict[str, str]:
-    """Which model answered, under its network name; its quantization and its id on the node's server, as reported."""
-    headers, report = {"x-sparewatt-model": header_value(model)}, row.models.get(model) if row is not None else None
-    if report is not None and report.quantization is not None:
-        headers["x-sparewatt-quantization"] = header_value(report.quantization)
-    if report is not None and report.served_as is not None:
-        headers["x-sparewatt-served-as"] = header_value(report.served_as)
-    return headers

@@ -14,6 +14,7 @@ from sparewatt.core.plural import pluralize
 from sparewatt.inference.matcher.formula import NO_PREFERENCE, RANKINGS, Preference, Ranking
 from sparewatt.inference.matcher.model import Candidate, Decision, RejectedNode, Rejection
 from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.policy.model_names.parser import without_directories
 from sparewatt.protocol.api.matches import (
     DecisionExplanation,
     FunnelStep,
@@ -130,7 +131,7 @@ def _describe_candidate(item: Candidate, ranking: Ranking, rows: Mapping[NodeId,
         cached_tokens=item.cached_tokens,
         price_usd=format_usd(item.price_nano),
         quantization=report.quantization if report else None,
-        served_as=report.served_as if report else None,
+        served_as=without_directories(report.served_as) if report and report.served_as is not None else None,
     )
 
 

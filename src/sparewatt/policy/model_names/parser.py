@@ -104,6 +104,11 @@ def split_quantization(name: str) -> tuple[str, str | None]:
     return _without_quantization_suffix(name)
 
 
+def without_directories(model_id: str) -> str:
+    """What strangers may see of a server's id: of a path, which may name its owner, the last part."""
+    return _last_part(model_id) if _PATH_BEGINS.match(model_id) else model_id
+
+
 # the pieces of an id
 
 
@@ -122,10 +127,13 @@ def _located(model_id: str) -> tuple[str | None, str, bool]:
         return cached["publisher"], cached["name"], False
     plain = _REGISTRY.sub("", model_id).removeprefix(_LIBRARY)
     if _PATH_BEGINS.match(plain) or _FILE_ENDING.search(plain):
-        name = re.split(r"[/\\]", plain.rstrip("/\\"))[-1]
-        return None, _without_publisher(_FILE_ENDING.sub("", name)), True
+        return None, _without_publisher(_FILE_ENDING.sub("", _last_part(plain))), True
     publisher, slash, name = plain.rpartition("/")
     return (publisher if slash else None), name, False
+
+
+def _last_part(path: str) -> str:
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
 def _without_publisher(name: str) -> str:

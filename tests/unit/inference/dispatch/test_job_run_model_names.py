@@ -134,6 +134,14 @@ def test_an_id_that_does_not_fit_into_a_header_is_made_to() -> None:
     assert stage.sink.headers["x-sparewatt-served-as"] == "m_del_"
 
 
+def test_a_path_on_the_node_s_machine_is_not_shown() -> None:
+    stage = Stage(1, specs=some_specs(a_model(served_as="/home/ann/llama.gguf")))
+    node = stage.turn(dispatch(stage))
+    node.answer(chunk("a"), DONE)
+    assert node.opened[0].model == "/home/ann/llama.gguf"
+    assert stage.sink.headers["x-sparewatt-served-as"] == "llama.gguf"
+
+
 def test_another_node_goes_on_under_the_same_name() -> None:
     stage = Stage(2, specs=RENAMED)
     run = dispatch(stage)

@@ -15,6 +15,7 @@ from sparewatt.policy.model_names.parser import (
     is_known_name,
     name_parts,
     split_quantization,
+    without_directories,
 )
 from sparewatt.policy.quantization import quantization_of
 
@@ -141,6 +142,21 @@ def test_directories_say_nothing_about_a_file() -> None:
         identify("/home/ann/OurTune-7B.Q4_K_M.gguf").name == identify("D:\\OurTune-7B.Q8_0.gguf").name == "OurTune-7B"
     )
     assert identify("/home/ann/OurTune-7B.gguf").name == "OurTune-7B"
+
+
+@pytest.mark.parametrize(
+    ("model_id", "shown"),
+    [
+        ("/home/ann/OurTune-7B.gguf", "OurTune-7B.gguf"),
+        ("~/models/OurTune-7B/", "OurTune-7B"),
+        ("C:\\Users\\ann\\m.gguf", "m.gguf"),
+        ("./m.gguf", "m.gguf"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("llama3.1:8b", "llama3.1:8b"),
+    ],
+)
+def test_a_path_does_not_tell_strangers_whose_it_is(model_id: str, shown: str) -> None:
+    assert without_directories(model_id) == shown
 
 
 def test_a_small_name_without_more_is_the_network_s_and_the_maker_s_spelling_is_the_maker_s() -> None:
