@@ -84,8 +84,20 @@ def _quote(
         if is_young or not run.is_complete or not _differs(before.basis, basis):
             return before.basis, before.quoted_at
     if run.is_disturbed:
-        return (before.basis if before is not None else expected or basis), 0.0
+        known = before.basis if before is not None else expected
+        return (basis if known is None else _faster(known, basis)), 0.0
     return basis, now_unix_s if run.is_complete else 0.0
+
+
+def _faster(known: PriceBasis, seen: PriceBasis) -> PriceBasis:
+    """In each direction what is faster: other work on a machine can only make it look slower than it is."""
+    writes = known if known.completion_tps >= seen.completion_tps else seen
+    is_seen = writes is seen and seen.prompt_tps >= known.prompt_tps
+    return msgspec.structs.replace(
+        writes,
+        prompt_tps=max(known.prompt_tps, seen.prompt_tps),
+        source=seen.source if is_seen else known.source,
+    )
 
 
 def _differs(quoted: PriceBasis, basis: PriceBasis) -> bool:
