@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.lessons import Lessons
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.columns import NodeColumns
-from sparewatt.inference.matcher.lessons import Lessons
 from sparewatt.policy.gpu_figures import memory_bandwidth_of
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sparewatt.core.lessons import Lessons
 from sparewatt.core.refusal import would_refuse
 from sparewatt.protocol.link.node_report import ModelReport, Speed
 
@@ -22,6 +23,8 @@ DECODE_EWMA = 0.2
 OVERDUE_SHARE = 0.125
 """An answer that takes longer than usual is expected to need this share of the usual time still."""
 PREFILL_SHARE_DECAY_S = 15.0
+FASTER_MAX = 10.0
+"""How many times faster than it was measured, on a busy machine, a server may turn out to be."""
 PREFILL_PACE_DEFAULT = 0.8
 DECODE_PACE_DEFAULT = 0.2
 """Where they were not measured: what servers with chunked prefill do."""
@@ -54,22 +57,6 @@ class ForeignLoad(NamedTuple):
 NO_FOREIGN_LOAD = ForeignLoad()
 
 
-@dataclass(slots=True, eq=False)
-class SlotUse:
-    """One job at the model server, waiting or running, with the times that it should take."""
-
-    prefill_s: float
-    """To its first token on an idle node."""
-    decode_s: float
-    began_s: float
-    first_token_at_s: float | None = None
-    kv_bytes: float = 0.0
-    """What its context will take of the KV cache."""
-    model: str = ""
-    number: int = 0
-    """Of a job that began on an idle node; 0 for others."""
-
-
 class Paces(NamedTuple):
     """How reading and writing slow each other on one server, as shares of their speeds alone."""
 
@@ -79,6 +66,28 @@ class Paces(NamedTuple):
     @classmethod
     def of(cls, speed: Speed) -> Paces:
         return cls(speed.prefill_pace or PREFILL_PACE_DEFAULT, speed.decode_pace or DECODE_PACE_DEFAULT)
+
+
+UNMEASURED_PACES = Paces()
+
+
+@dataclass(slots=True, eq=False)
+class SlotUse:
+    """One job at the model server, waiting or running, with the times that it should take."""
+
+    prefill_s: float
+    """To its first token on an idle node, by what is known."""
+    decode_s: float
+    began_s: float
+    first_token_at_s: float | None = None
+    kv_bytes: float = 0.0
+    """What its context will take of the KV cache."""
+    model: str = ""
+    number: int = 0
+    """Of a job that began on an idle node; 0 for others."""
+    figures_s: float = 0.0
+    """As `prefill_s`, by the measured curve alone."""
+    paces: Paces = UNMEASURED_PACES
 
 
 def uncached_tokens(model: ModelReport, prompt_tokens: int, cached_tokens: int) -> int:
@@ -186,6 +195,10 @@ class TtftEstimator:
     _decoding_kv_bytes: float = 0.0
     _begun: int = 0
     """Jobs so far."""
+    _reading: dict[str, Lessons] = field(default_factory=dict)
+    """By model: what its prompts have taught about the measured curve."""
+    _read_at_s: float = 0.0
+    """When the last first token came."""
 
     def late_ttft_s(
         self, model: ModelReport, prompt_tokens: int, *, promised_s: float, now_s: float, cached_tokens: int = 0
@@ -226,10 +239,20 @@ class TtftEstimator:
     def note_first_token(self, job: Hashable, *, now_s: float) -> None:
         use = self.slot_uses.get(job)
         if use is not None and use.first_token_at_s is None:
+            self._learn(use, now_s)
             use.first_token_at_s = now_s
             self._decoding += 1
             self._decoding_kv_bytes += use.kv_bytes
             self.prefill_share(now_s)
+
+    def _learn(self, use: SlotUse, now_s: float) -> None:
+        """A prompt is timed from when it came, or from when the one before it was read. One that had to wait for a slot
+        says nothing."""
+        turn_s, self._read_at_s = max(use.began_s, self._read_at_s), now_s
+        if use.figures_s > 0 and len(self.slot_uses) <= self.capacity.slots and not self.capacity.foreign:
+            beside = use.paces.prefill if self._decoding else 1.0
+            lessons = self._reading.setdefault(use.model, Lessons())
+            lessons.add(observed=now_s - turn_s, predicted=use.figures_s / beside, faster_max=FASTER_MAX)
 
     def end(self, job: Hashable, *, now_s: float) -> None:
         """The job is over, however it ended."""
@@ -268,10 +291,14 @@ class TtftEstimator:
     def _new_slot_use(self, model: ModelReport | None, prompt_tokens: int, now_s: float, cached_tokens: int) -> SlotUse:
         if model is None or model.measured is None:
             return SlotUse(0.0, 0.0, now_s, model=model.id if model is not None else "")
+        figures_s = model.measured.prefill_s(uncached_tokens(model, prompt_tokens, cached_tokens))
+        lessons = self._reading.get(model.id)
         return SlotUse(
-            prefill_s=model.measured.prefill_s(uncached_tokens(model, prompt_tokens, cached_tokens)),
+            prefill_s=figures_s * (lessons.factor if lessons is not None else 1.0),
             decode_s=self._decode_times.typical_s(model.id, model.measured),
             began_s=now_s,
             kv_bytes=(prompt_tokens + OUTPUT_TOKENS_DEFAULT) * model.kv_bytes_per_token,
             model=model.id,
+            figures_s=figures_s,
+            paces=Paces.of(model.measured),
         )

@@ -1,8 +1,9 @@
 """What jobs teach about a node's speed: how many times longer something takes than the node's own figures say.
 
-Reading prompts and writing answers are learned apart, for each model of a node, from times that this gateway took. The
-figure is a ratio of sums, observed over predicted, in which old lessons fade: a server reads several prompts in one
-chunk, so that one seems to take long and the next no time at all, and only their sum is true.
+Reading prompts and writing answers are learned apart, for each model of a node: by a gateway from times that it took
+itself, and by the node, which refuses a job that would be late. The figure is a ratio of sums, observed over predicted,
+in which old lessons fade: a server reads several prompts in one chunk, so that one seems to take long and the next no
+time at all, and only their sum is true.
 """
 
 from __future__ import annotations
