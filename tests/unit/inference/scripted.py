@@ -277,7 +277,7 @@ class Stage:
     @property
     def reserved(self) -> Sequence[tuple[int, float, float]]:
         """Per node: jobs, seconds of prompts to read, tokens of context."""
-        return [(row.own_jobs, round(row.own_backlog_s, 9), row.own_kv_bytes / KV_TOKEN_BYTES) for row in self.table]
+        return [(row.own_jobs, round(row.own_unread_s, 9), row.own_kv_bytes / KV_TOKEN_BYTES) for row in self.table]
 
     def assert_nothing_left(self) -> None:
         assert set(self.reserved) <= {(0, 0, 0)}

@@ -369,6 +369,7 @@ class NodeTable:
             row.own_kv_bytes = max(0.0, row.own_kv_bytes - reservation.kv_bytes)
         else:
             row.own_kv_bytes = row.own_unread_s = 0.0
+            row.own_read_from_s = min(row.own_read_from_s, now_s)
         if _count_down(row.own_active, reservation.model):
             row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, reservation.model)
