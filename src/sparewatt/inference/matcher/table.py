@@ -141,6 +141,8 @@ READ_LESSON_S = 0.25
 """Prompts are timed together until they should have taken this long: one may share its chunk with the next."""
 STALL_MAX = 2.0
 """How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
+TAUGHT_MAX = 64
+"""Models that a node no longer has, of which lessons are kept."""
 STEPS_MIN = 7
 """Fewer steps say more about the network than about a node's speed."""
 
@@ -520,6 +522,7 @@ class NodeTable:
             index = columns.add(row.id, row.hash, row.index)
             position = row.positions[model.id] = ColumnPosition(model.id, columns, index, figures)
             position.output_tokens = float(self.typical_output_tokens(ModelId(model.id)))
+            position.reading, position.writing = row.taught.pop(model.id, (position.reading, position.writing))
         position.figures = figures
         position.columns.write_specs(position.index, values)
         cachers = self._prefix_cachers.setdefault(model.id, set())
@@ -527,6 +530,10 @@ class NodeTable:
 
     def _remove_position(self, row: NodeRow, model: str) -> None:
         position = row.positions.pop(model)
+        if position.reading.count or position.writing.count:
+            row.taught[model] = position.reading, position.writing
+            if len(row.taught) > TAUGHT_MAX:
+                del row.taught[next(iter(row.taught))]
         self._prefix_cachers[model].discard(row.id)
         moved = position.columns.remove(position.index)
         if moved is not None:
