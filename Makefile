@@ -162,8 +162,8 @@ bench-start:  ## Time a clean clone to the first token, and a second start
 bench-install: setup  ## Size and time of a node's installation, and of its first answer
 	$(BIN)/python -m bench.install --report docs/measurements/install.md $(ARGS)
 
-bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers, and the simulator beside both
-	$(BIN)/python -m bench.unequal --replay --report docs/measurements/unequal.md $(ARGS)
+bench-unequal: setup-dev  ## Four unequal nodes: Sparewatt beside other routers
+	$(BIN)/python -m bench.unequal --report docs/measurements/unequal.md $(ARGS)
 
 # What `make setup` and `pip install 'sparewatt[server]'` install and nothing else: the figures are of what users run.
 INSTALLED := .venv-installed/bin/python

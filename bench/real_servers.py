@@ -26,20 +26,18 @@ from functools import partial
 from pathlib import Path
 
 import aiohttp
+from bench.batching_engines import CHUNK_TOKENS, ENGINES, BatchingEngine, scheduler_of, simulate
 from bench.code_trace import MAX_TOKENS, CodeRequest, burstiness, code_sizes, code_trace
+from bench.figures import percentile
 from bench.peers import PEERS, Peer, install, running_peer
 from bench.realtime import prefer_realtime
-from bench.replay import percentile
 from bench.rollout import roll_out
 
 from sparewatt.sim.servers.facts import ServerKind
-from sparewatt.testing.engine.batching import BatchLimits, BatchScheduler, StepCurve
 from tests.integration.streaming import Endpoint, Streamed, stream_all, wait_until_answering
 from tests.integration.unequal import MODEL, endpoint_of, jobs_started, unequal_network
 from tests.processes import end_process, start_process, wait_until
 
-N_CTX = 32_768
-CHUNK_TOKENS = 2048
 LOADS = (0.6, 1.1)
 SATURATED = 400
 """Requests by which an engine's capacity is computed."""
@@ -48,47 +46,10 @@ WARM_UP = 10
 POLICY = "cache_aware"
 OURS = "Sparewatt"
 FLOOR = "exact roll-out, computed"
+SIMULATED = "Sparewatt, simulated"
+COMPUTED = (FLOOR, SIMULATED)
 FACTORS = (1.5, 3.0)
 MATCHES_AT_ONCE = 8
-
-
-@dataclass(frozen=True, slots=True)
-class BatchingEngine:
-    name: str
-    prefill_tps: float
-    step_s: float
-    kv_tokens: int
-    seqs_max: int = 64
-    prefill_fixed_s: float = 0.015
-    step_per_job_s: float = 0.0002
-    step_per_token_s: float = 5e-8
-
-    @property
-    def curve(self) -> StepCurve:
-        return StepCurve(
-            step_s=self.step_s,
-            step_per_job_s=self.step_per_job_s,
-            step_per_token_s=self.step_per_token_s,
-            prefill_fixed_s=self.prefill_fixed_s,
-            prefill_token_s=1 / self.prefill_tps,
-        )
-
-    @property
-    def flags(self) -> list[str]:
-        return [
-            *("--engine-kind=batching", f"--n-ctx={N_CTX}", f"--chunk-tokens={CHUNK_TOKENS}"),
-            *(f"--max-num-seqs={self.seqs_max}", f"--kv-tokens={self.kv_tokens}"),
-            *(f"--{name.replace('_', '-')}={value}" for name, value in asdict(self.curve).items()),
-        ]
-
-
-ENGINES = (
-    BatchingEngine("first", prefill_tps=20_000, step_s=0.007, kv_tokens=400_000),
-    BatchingEngine("second", prefill_tps=6_500, step_s=0.012, kv_tokens=160_000),
-    BatchingEngine("third", prefill_tps=5_100, step_s=0.014, kv_tokens=120_000),
-    BatchingEngine("fourth", prefill_tps=3_800, step_s=0.020, kv_tokens=80_000),
-    BatchingEngine("fifth", prefill_tps=1_600, step_s=0.030, kv_tokens=48_000),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +67,6 @@ MIXES = (
     Mix("all SGLang", ("sglang",) * 5),
     Mix("all llama.cpp", ("llama.cpp",) * 5),
 )
-
-
-def scheduler_of(engine: BatchingEngine) -> BatchScheduler:
-    """The engine without its process."""
-    limits = BatchLimits(
-        kind="batching",
-        seqs_max=engine.seqs_max,
-        chunk_tokens=CHUNK_TOKENS,
-        context_length=N_CTX,
-        kv_tokens=engine.kv_tokens,
-    )
-    return BatchScheduler(limits, engine.curve)
 
 
 def capacity_rps(engine: BatchingEngine, *, seed: int) -> float:
@@ -219,6 +168,12 @@ def run_floor(bench: Bench, load: float) -> ServerRun:
     return ServerRun(FLOOR, MIXED.name, load, ttft_s=found.ttft_s, e2e_s=found.e2e_s, lost={}, jobs=jobs)
 
 
+def run_simulated(bench: Bench, load: float) -> ServerRun:
+    found = simulate(MIXED.kinds, bench.trace(load), seed=bench.seed)
+    jobs = {engine.name: count for engine, count in zip(ENGINES, found.jobs, strict=True)}
+    return ServerRun(SIMULATED, MIXED.name, load, ttft_s=found.ttft_s, e2e_s=found.e2e_s, lost={}, jobs=jobs)
+
+
 async def _measure(
     bench: Bench, load: float, engines: Mapping[str, str], endpoint: Endpoint, *, target: str, mix: str
 ) -> ServerRun:
@@ -284,8 +239,10 @@ def figures(run: ServerRun) -> dict[str, float]:
     """What is compared between targets; less is better."""
     return {
         "first token mean": mean(run.ttft_s),
+        "first token p50": percentile(run.ttft_s, 0.5),
         "first token p95": percentile(run.ttft_s, 0.95),
         "completion mean": mean(run.e2e_s),
+        "completion p50": percentile(run.e2e_s, 0.5),
         "completion p95": percentile(run.e2e_s, 0.95),
     }
 
@@ -294,7 +251,7 @@ def ratios(runs: Sequence[ServerRun], load: float) -> dict[str, float]:
     """How many times better than the better of the others, each figure in the mixed fleet."""
     found = [run for run in runs if run.load == load and run.mix == MIXED.name]
     ours = [figures(run) for run in found if run.target == OURS]
-    others = [figures(run) for run in found if run.target not in (OURS, FLOOR)]
+    others = [figures(run) for run in found if run.target not in (OURS, *COMPUTED)]
     if not ours or not others:
         return {}
     return {name: min(other[name] for other in others) / ours[0][name] for name in ours[0]}
@@ -306,6 +263,14 @@ def over_floor(runs: Sequence[ServerRun], load: float) -> dict[str, float]:
     if OURS not in found or FLOOR not in found:
         return {}
     return {name: found[OURS][name] / found[FLOOR][name] for name in found[OURS]}
+
+
+def simulated_over_real(runs: Sequence[ServerRun], load: float) -> dict[str, float]:
+    """The simulator with the shipped matcher over the real processes."""
+    found = {run.target: figures(run) for run in runs if run.load == load and run.mix == MIXED.name}
+    if OURS not in found or SIMULATED not in found:
+        return {}
+    return {name: found[SIMULATED][name] / found[OURS][name] for name in found[OURS]}
 
 
 def spread(runs: Sequence[ServerRun], load: float) -> dict[str, float]:
@@ -335,12 +300,14 @@ def _times(values: Sequence[float]) -> str:
 
 
 def ratio_table(runs: Sequence[ServerRun]) -> str:
-    names = ("first token mean", "first token p95", "completion mean", "completion p95")
+    parts = ("mean", "p50", "p95")
+    names = [f"{what} {part}" for what in ("first token", "completion") for part in parts]
     rows = [_row(("load", "what", *names)), _row(["---"] * (len(names) + 2))]
     kinds = (
         ("times better than the better router", ratios),
         ("over the exact roll-out", over_floor),
         ("worst over best of the four fleets", spread),
+        ("simulated over real", simulated_over_real),
     )
     for load in dict.fromkeys(run.load for run in runs):
         for what, of in kinds:
@@ -444,7 +411,7 @@ def main(argv: Sequence[str]) -> None:
     print(f"capacity {rps:.1f} requests/s; real-time priority: {'yes' if prefer_realtime() else 'no'}", flush=True)
     runs: list[ServerRun] = []
     for load in options.loads:
-        runs.append(_tell(run_floor(bench, load)))
+        runs += [_tell(run_floor(bench, load)), _tell(run_simulated(bench, load))]
         for mix in (mix for mix in MIXES if mix.name in options.mixes):
             runs.append(_tell(run_ours(bench, mix, load)))
             if mix is MIXED:  # what the engines call themselves makes no difference to the others

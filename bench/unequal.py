@@ -25,10 +25,9 @@ from functools import partial
 from pathlib import Path
 
 import aiohttp
-from bench import replay
+from bench.figures import percentile
 from bench.peers import PEERS, POLICIES, Peer, install, running_peer
 from bench.realtime import prefer_realtime
-from bench.replay import ReplayResult, RunTimes, compare, percentile, replay_section
 
 from tests.integration.cascade import nodes as nodes_of
 from tests.integration.networks import Network
@@ -258,7 +257,7 @@ def _ms(seconds: float, *, timeout_s: float) -> str:
     return f"{seconds * 1000:,.0f}" if seconds < float("inf") else f"lost (> {timeout_s * 1000:,.0f})"
 
 
-def report(summaries: Sequence[Summary], missing: dict[str, str], load: Load, replayed: Sequence[ReplayResult]) -> str:
+def report(summaries: Sequence[Summary], missing: dict[str, str], load: Load) -> str:
     engines = "\n".join(
         f"| {node.name} | {node.slots} | {node.service_s * 1000:.1f} | {node.reading_s * 1000:.1f} "
         f"| {node.prefill_tps:.1f} | {node.decode_tps:.1f} | {node.capacity_rps:.0f} |"
@@ -289,7 +288,7 @@ token comes with the end of reading).
 | engine | slots | service ms | reading ms | prefill tokens/s | decode tokens/s | capacity req/s |
 | --- | --- | --- | --- | --- | --- | --- |
 {engines}
-{replay_section(replayed) if replayed else ""}"""
+"""
 
 
 # the command
@@ -303,7 +302,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--timeout-s", type=float, default=30.0)
     parser.add_argument("--no-peers", action="store_true", help="Only Sparewatt and the floor.")
-    parser.add_argument("--replay", action="store_true", help="Also simulate the same nodes and arrivals, and compare.")
     parser.add_argument("--json", type=Path, metavar="FILE", help="Write every time of every run here.")
     parser.add_argument("--report", type=Path, metavar="FILE", help="Write the tables here, as Markdown.")
     return parser.parse_args(argv)
@@ -318,22 +316,11 @@ def main(argv: Sequence[str]) -> None:
     print(f"real-time priority: {'yes' if prefer_realtime() else 'no'}", flush=True)
     runs = [_run_and_tell(target, load, number) for number in range(options.rounds) for target in chosen]
     summaries = summarize(runs)
-    replayed = [replay_at(rate, load, options.rounds) for rate in replay.RATES] if options.replay else []
     print(table(summaries, missing, load))
-    print(replay_section(replayed) if replayed else "")
     if options.json:
         options.json.write_text(json.dumps([asdict(run) for run in runs]))
     if options.report:
-        options.report.write_text(report(summaries, missing, load, replayed))
-
-
-def replay_at(rate: float, load: Load, rounds: int) -> ReplayResult:
-    """Measure the nodes of the replay behind the real gateway, then simulate them."""
-    small = Load(replay.requests_at(rate), rate, load.seed, load.timeout_s, replay.NODES)
-    target = Target(f"{OURS} at {rate:.0f}/s, to be simulated", partial(_sparewatt, node_flags=("--hourly-usd=0",)))
-    runs = [_run_and_tell(target, small, number) for number in range(rounds)]
-    seen = [RunTimes(run.ttft_s, run.e2e_s, list(run.jobs.values())) for run in runs]
-    return compare(rate, seen, small.arrivals_s())
+        options.report.write_text(report(summaries, missing, load))
 
 
 def _run_and_tell(target: Target, load: Load, number: int) -> Run:

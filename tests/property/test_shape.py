@@ -19,8 +19,8 @@ DONE = b"data: [DONE]\n\n"
 class Unread(StreamReply):
     """Reads every chunk."""
 
-    def forward_unread(self, data: bytes) -> bool:
-        return False
+    def forward_unread(self, data: bytes) -> bytes | None:
+        return None
 
 
 def event(delta: dict[str, object], *, spaced: bool, finish: str | None = None) -> bytes:
@@ -49,13 +49,17 @@ def answers(draw: st.DrawFn) -> list[bytes]:
     return [*events, DONE]
 
 
-@given(answers(), st.integers(1, 5))
-def test_what_is_passed_on_unread_counts_the_same(events: list[bytes], at_once: int) -> None:
-    quick, thorough = StreamReply(wants_usage=False), Unread(wants_usage=False)
+@given(answers(), st.integers(1, 5), st.sampled_from([None, b'"another name"', b'"m"']))
+def test_what_is_passed_on_unread_counts_the_same(events: list[bytes], at_once: int, name: bytes | None) -> None:
+    """Also where the model has another name for the client."""
+    quick = StreamReply(wants_usage=False, reply_model=name)
+    thorough = Unread(wants_usage=False, reply_model=name)
     for first in range(0, len(events), at_once):
         data = b"".join(events[first : first + at_once])
-        passed = data if quick.forward_unread(data) else quick.feed(data).data
+        unread = quick.forward_unread(data)
+        passed = quick.feed(data).data if unread is None else unread
         assert passed == thorough.feed(data).data
+        assert name is None or b'"m"' not in passed.replace(name, b"")
     assert (quick.delivered, quick.started, quick.done) == (thorough.delivered, thorough.started, thorough.done)
     assert quick.emitted.is_more_than_text == thorough.emitted.is_more_than_text
     assert quick.emitted.text() == thorough.emitted.text()

@@ -5,7 +5,7 @@ import { partNames, rankCandidates, weightedCost } from "../src/match/costParts.
 
 function candidate(node: string, parts: Record<string, number>, changes: Partial<RankedNode> = {}): RankedNode {
   const cost = Object.values(parts).reduce((sum, part) => sum + part, 0);
-  return { node, name: node, region: null, cost_s: cost, score: null, parts, predicted_ttft_s: 0, cached_tokens: 0, price_usd: "0", ...changes };
+  return { node, name: node, region: null, cost_s: cost, score: null, parts, predicted_ttft_s: 0, cached_tokens: 0, price_usd: "0", quantization: null, served_as: null, ...changes };
 }
 
 const near = candidate("near", { decode: 2, price: 3 });

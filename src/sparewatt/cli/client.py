@@ -60,6 +60,7 @@ _SCOPES_NEEDED = {
     "password": "admin",
     "accounts": "admin",
     "pulse": "admin",
+    "model-aliases": "admin",
     "join-tokens": "node",
     "earnings": "node",
     "payouts": "node",

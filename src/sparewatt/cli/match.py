@@ -155,15 +155,24 @@ def _print_ranked(ranked: Sequence[RankedNode], *, chosen: str | None, who: str 
     names = list(dict.fromkeys(name for node in ranked for name in node.parts))
     shown = [name for name in names if any(node.parts.get(name) for node in ranked)]
     parts = [_part_column(name) for name in shown]
+    quantization: list[Column[RankedNode]] = [left("QUANT", lambda node: node.quantization or output.UNKNOWN)]
+    if not any(node.quantization for node in ranked):
+        quantization = []
     columns: list[Column[RankedNode]] = [
         left("", lambda node: "→" if node.node == chosen else ""),
         left("NODE", lambda node: output.node_label(node.node, node.name)),
         left("REGION", lambda node: node.region or output.UNKNOWN),
+        *quantization,
         right("COST" if in_ms else "SCORE", lambda node: _number(node, node.cost_s if in_ms else node.score)),
         *parts,
         right("USD", lambda node: output.format_usd(node.price_usd)),
     ]
-    may_drop = ["REGION", "USD", *(part.header for part in reversed(parts))]
+    may_drop = [
+        "REGION",
+        *(column.header for column in quantization),
+        "USD",
+        *(part.header for part in reversed(parts)),
+    ]
     output.print_table(columns, ranked, may_drop=may_drop, is_marked=lambda node: node.node == chosen)
     if zeros := [name for name in names if name not in shown]:
         output.print_lines([f"Zero for all: {', '.join(zeros)}"])

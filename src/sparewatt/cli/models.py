@@ -10,13 +10,13 @@ from sparewatt.cli.completion import complete_model
 from sparewatt.cli.context import network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, left, right
-from sparewatt.protocol.api.models import Model, ModelList
+from sparewatt.protocol.api.models import Model, ModelAlias, ModelAliasList, ModelList
 
 
 @click.group(cls=DefaultGroup, default="list")
 @examples("sparewatt models", "sparewatt models show smollm2-135m")
 def models() -> None:
-    """List what is served, with prices, or show one model."""
+    """List what is served, with prices, show one model, or say what else a model is called."""
 
 
 @models.command("list")
@@ -35,6 +35,49 @@ def list_models(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
 def show_model(client: ApiClient, *, model_id: str, as_json: bool) -> None:
     """Show one model: its context, its nodes and its price."""
     client.get(path_of("models", model_id)).show(Model, _print_model, as_json=as_json)
+
+
+@models.command("aliases")
+@network_options
+@examples("sparewatt models aliases")
+def list_aliases(client: ApiClient, *, as_json: bool) -> None:
+    """List the operators' aliases. For operators; 'models show' lists all names of one model."""
+    client.get("/model-aliases").show(ModelAliasList, _print_aliases, as_json=as_json)
+
+
+@models.command("alias")
+@click.argument("name")
+@click.argument("target", shell_complete=complete_model)
+@network_options
+@examples("sparewatt models alias our-llama llama-3.1-8b", "sparewatt models alias sha256:667b0c… llama-3.1-8b")
+def put_alias(client: ApiClient, *, name: str, target: str, as_json: bool) -> None:
+    """Let NAME, an id of a model server or a weights digest, mean the model TARGET. For operators.
+
+    Nodes that serve NAME serve TARGET from then on, and requests may use either.
+    """
+    reply = client.post("/model-aliases", {"name": name, "target": target})
+    reply.show(ModelAlias, lambda alias: output.note(f"{alias.name} is {alias.target} now."), as_json=as_json)
+
+
+@models.command("unalias")
+@click.argument("name")
+@network_options
+@examples("sparewatt models unalias our-llama")
+def drop_alias(client: ApiClient, *, name: str, as_json: bool) -> None:
+    """Remove an alias. For operators."""
+    reply = client.delete(path_of("model-aliases", name))
+    reply.show(ModelAlias, lambda alias: output.note(f"{alias.name} is no alias any more."), as_json=as_json)
+
+
+def _print_aliases(listed: ModelAliasList) -> None:
+    if not listed.data:
+        output.note("There is no alias. Set one with 'sparewatt models alias NAME MODEL'.")
+        return
+    columns: list[Column[ModelAlias]] = [
+        left("NAME", lambda alias: alias.name),
+        left("MODEL", lambda alias: alias.target),
+    ]
+    output.print_table(columns, listed.data)
 
 
 def _print_models(listed: ModelList) -> None:
@@ -63,6 +106,7 @@ def _print_model(model: Model) -> None:
             ("Nodes online", str(model.nodes_online)),
             ("Warm on", str(model.warm)),
             ("Quantizations", ", ".join(model.quantizations) or output.UNKNOWN),
+            *([("Also called", ", ".join(model.aliases))] if model.aliases else []),
             ("Cheapest, in", f"{output.usd_per_mtok(model.pricing.prompt)} per 1M tokens"),
             ("Cheapest, out", f"{output.usd_per_mtok(model.pricing.completion)} per 1M tokens"),
         ]

@@ -22,6 +22,7 @@ from sparewatt.core.ids import KeyId
 from sparewatt.core.limits import JOB_TIMEOUT_S, MIB
 from sparewatt.edge.idempotency import CachedAnswer
 from sparewatt.inference.dispatch.why import LossSummary
+from sparewatt.inference.fleet.unmet_demand import WantedModel
 from sparewatt.protocol.api.feed import FeedMatch
 from sparewatt.protocol.api.matches import MatchSummary
 
@@ -126,6 +127,7 @@ class WhyReply(msgspec.Struct, frozen=True):
     lost: LossSummary
     ruled_out: int
     unlisted: int
+    wanted: list[WantedModel] = []
 
 
 class NodeWork(msgspec.Struct, frozen=True):

@@ -256,6 +256,8 @@ class Exchange(RequestContext):
 
     def start(self, headers: Mapping[str, str]) -> None:
         self._headers = headers
+        if self._submission is not None:
+            self._match_id = self._submission.match.id  # of the model that answers
 
     def data(self, data: bytes) -> None:
         if not self._is_stream:

@@ -18,6 +18,7 @@ from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
+from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
@@ -68,7 +69,8 @@ def _inference_groups(services: Services) -> list[object]:
         ResponseEndpoints(submissions=submissions, registry=responses, make_id=make_id, clock=clock),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
-        ModelEndpoints(rows=services.table, started_unix_s=services.started_unix_s),
+        ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
+        ModelAliasEndpoints(aliases=services.aliases),
     ]
 
 
@@ -91,6 +93,7 @@ def _network_groups(services: Services) -> list[object]:
             joined_unix_s=services.links.joined_unix_s,
             peers=services.peer_client,
             process_count=services.slot.count,
+            demand=services.demand,
         ),
         TrackRecordEndpoints(table=table, results=database.node_results, history=database.history, clock=clock),
         FeedEndpoints(live=services.live, drain=services.drain),

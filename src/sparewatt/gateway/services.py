@@ -39,8 +39,11 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.eligibility import Eligibility
+from sparewatt.inference.fleet.alias_service import AliasService
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, countersign
+from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
+from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.service import PriceCaps
@@ -147,6 +150,7 @@ class Services:
         metering = self.accounting.metering if self.accounting is not None else None
         self.counter = JobCounter(table.has_model, clock=clock)
         prefixes = PrefixIndex()
+        self.catalog, self.demand = ModelCatalog(), UnmetDemand(clock=clock)
         self.links = LinkRegistry(
             links,
             table=table,
@@ -159,7 +163,10 @@ class Services:
             receipts=metering.receipts if metering is not None else None,
             before_sending=self.accounting.journal.flush if self.accounting is not None else None,
             on_left=prefixes.forget,
+            catalog=self.catalog,
+            demand=self.demand,
         )
+        self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
         )
@@ -185,6 +192,8 @@ class Services:
             prefix_secret=self.request_secret,
             drain=self.drain,
             rng=rng,
+            catalog=self.catalog,
+            demand=self.demand,
         )
         self.responses = ResponseRegistry(share=slot.count)
 
@@ -246,9 +255,7 @@ class Services:
         for node in await self.database.list_nodes():
             self.links.owners.setdefault(node.id, node.account_id)
             if node.specs is not None and self.table.get(node.id) is None:
-                self.table.remember(node.id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
-                self.table.set_owner(node.id, node.account_id)
-                self.links.names.claim(node.id, node.account_id, node.specs.name)
+                self.links.remember(node.id, node.account_id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
 
 
 async def assemble(
@@ -288,6 +295,7 @@ async def assemble(
         rng=rng,
     )
     await services.key_service.sync()
+    await services.aliases.reload()
     await services.load_known_nodes()
     return services
 

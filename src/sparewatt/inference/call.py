@@ -57,3 +57,5 @@ class ModelCall(msgspec.Struct, frozen=True):
     unsure: tuple[str, ...] = ()
     """Fields of the body that some model servers accept and do not act on."""
     reply_filter: ReplyFilter | None = None
+    fallbacks: tuple[str, ...] = ()
+    """Models to try after `model`, in this order."""

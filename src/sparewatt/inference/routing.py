@@ -11,10 +11,12 @@ import msgspec
 from sparewatt.accounts.principal import Principal
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX
+from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.matcher.formula import NO_PREFERENCE, Preference
 from sparewatt.policy.composition import PolicyLevel, narrow
 from sparewatt.policy.model import ANY, Policy, Sort
 from sparewatt.policy.parser import BODY_FIELD, read_line, read_request, read_standing, split_model
+from sparewatt.policy.quantization import UNKNOWN, quantization_of
 from sparewatt.protocol.openai.parameters import unsupported_by
 
 REQUEST_POLICIES_KEPT = 1_024
@@ -27,10 +29,15 @@ UNHEEDED = ("near",)
 
 class Routing(NamedTuple):
     model: str
+    """The network's name of it."""
     policy: Policy
     ignored: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     """Fields of the body that some model servers accept and do not act on."""
+    asked: str = ""
+    """What the client calls the model, without suffixes."""
+    quantization: str | None = None
+    """What the id asks for, if it does."""
 
     @property
     def preference(self) -> Preference:
@@ -115,18 +122,24 @@ def route(
     provider: bytes,
     principal: Principal,
     network: Policy,
+    catalog: ModelCatalog,
     is_model: Callable[[str], bool],
 ) -> Routing:
     """Raises InvalidField, UnknownField or KeyPolicyViolation. `is_model`: whether some node serves a name."""
-    name, _ = split_model(model, is_model=is_model)
+    asked, _ = split_model(model, is_model=is_model)
+    name, quantization = catalog.resolve(asked, is_served=is_model)
+    suffixes = model[len(asked) :] if quantization is None else f":{quantization}{model[len(asked) :]}"
     account, key = standing_texts(principal)
-    texts = RoutingTexts(
-        model[len(name) :], header or None, provider, account, key, None if network is ANY else network
-    )
+    texts = RoutingTexts(suffixes, header or None, provider, account, key, None if network is ANY else network)
     if texts == _NOTHING:
-        return Routing(name, ANY)
+        return Routing(name, ANY, asked=asked)
     read = _read if len(provider) <= POLICY_BYTES_MAX else _read.__wrapped__
-    return Routing(name, *read(texts))
+    return Routing(name, *read(texts), asked=asked, quantization=quantization or _quantization_in(suffixes))
+
+
+def _quantization_in(suffixes: str) -> str | None:
+    words = (word for word in suffixes.replace("@", ":").split(":") if quantization_of(word) != UNKNOWN)
+    return next(words, None)
 
 
 def standing_texts(principal: Principal) -> tuple[str | None, str | None]:

@@ -9,7 +9,8 @@ Step 1 and 2 raise the error for the client. However the call ends, `settle` cor
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
@@ -32,16 +33,20 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Job, Sink
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
+from sparewatt.inference.fleet.model_catalog import ModelCatalog, with_quantization
+from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.formula import RANKINGS, Ranking
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.rules import deliveries_of
 from sparewatt.inference.metering.service import Metering, Payer, PriceCaps, Quote, RunningTab
+from sparewatt.inference.model_fallback import FallbackSink, is_of_one_model
 from sparewatt.inference.prompt import prefix_hashes
 from sparewatt.inference.routing import Routing, route
 from sparewatt.ledger.budgets import KeyBudget
 from sparewatt.ledger.model import TokenPrice
 from sparewatt.policy.model import MaxPrice, Policy
+from sparewatt.policy.model_names.parser import split_quantization
 from sparewatt.policy.parser import HEADER as ROUTE_HEADER
 from sparewatt.protocol.openai.chat import TOKENS_MAX, error_body, error_headers, for_node
 from sparewatt.protocol.openai.parameters import INERT_FIELDS, header_names
@@ -76,13 +81,20 @@ class InferenceService:
         prefix_secret: bytes,
         drain: DrainState,
         rng: Rng,
+        catalog: ModelCatalog | None = None,
+        demand: UnmetDemand | None = None,
     ) -> None:
-        """`metering`: None on a network without books. `prefix_secret`: keys the hashes of prompts' beginnings."""
+        """`metering`: None on a network without books. `prefix_secret`: keys the hashes of prompts' beginnings.
+
+        `demand`: counts requests for models that no node has.
+        """
         self.table = table
         self.admission = admission
         self.dispatcher = dispatcher
         self.metering = metering
         self.prefix_secret = prefix_secret
+        self.catalog = catalog or ModelCatalog()
+        self._demand = demand
         self._eligibility = eligibility
         self._prices = prices
         self._network_policy = network_policy
@@ -124,8 +136,47 @@ class InferenceService:
             provider=provider,
             principal=principal,
             network=self._network_policy,
-            is_model=self.table.has_model,
+            catalog=self.catalog,
+            is_model=self._is_model,
         )
+
+    def _is_model(self, name: str) -> bool:
+        """Whether a node has a model of this name, which is more than another one's with a quantization."""
+        has_model = self.table.has_model
+        if not has_model(name) or (":" not in name and "@" not in name):
+            return has_model(name)
+        base, quantization = split_quantization(name)
+        return quantization is None or not has_model(base)
+
+    def targets(self, call: ModelCall, principal: Principal, *, header: str | None) -> Sequence[Routing]:
+        """The models to try, in order; those that would have to wait come last.
+
+        Those that no node has are left out, unless that leaves none.
+        """
+        first = self.route(call.model, principal, header=header, provider=call.provider)
+        if not call.fallbacks and first.quantization is None:
+            return (first,)
+        others = [self.route(name, principal, header=header, provider=call.provider) for name in call.fallbacks]
+        found = [each for routing in (first, *others) for each in self._by_quantization(routing)]
+        has_nodes = self.table.capacity.nodes
+        served = [routing for routing in found if has_nodes(ModelId(routing.model))]
+        for routing in found:
+            if served and routing not in served:
+                self.note_unserved(routing.model, principal)
+        has_free_slot = self.admission.has_free_slot
+        served.sort(key=lambda routing: not has_free_slot(ModelId(routing.model)))
+        return served or found[:1]
+
+    def _by_quantization(self, routing: Routing) -> list[Routing]:
+        """A node with two quantizations of a model has the second under a name of its own."""
+        exact = with_quantization(routing.model, routing.quantization)
+        is_another = exact != routing.model and self.table.has_model(exact)
+        return [routing, routing._replace(model=exact)] if is_another else [routing]
+
+    def note_unserved(self, model: str, principal: Principal) -> None:
+        """A request named a model that no connected node has."""
+        if self._demand is not None:
+            self._demand.note(model, principal.key_id)
 
     def new_match_id(self) -> MatchId:
         return MatchId(new_id("match", rng=self._rng))
@@ -189,8 +240,8 @@ class Submission(Generic[S]):
     """One call on its way to a node. The reply goes to `sink`, perhaps before `begin` has returned."""
 
     __slots__ = (
-        "_charge", "_options", "_price", "_principal", "_service", "_tab", "call", "job", "match", "routing", "run",
-        "sink", "ticket",
+        "_charge", "_failure", "_is_beginning", "_options", "_out", "_price", "_principal", "_service", "_tab",
+        "_targets", "_waiting", "call", "job", "match", "routing", "run", "sink", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -204,20 +255,69 @@ class Submission(Generic[S]):
         charge: Callable[[int], RateCharge],
     ) -> None:
         """`charge`: charges tokens to the rate limits. Raises the error for the client, with nothing charged."""
-        routing = service.route(call.model, principal, header=options.route, provider=call.provider)
+        first, *targets = service.targets(call, principal, header=options.route)
         self._service = service
         self._principal = principal
         self._options = options
         self.call = call
         self.sink = sink
+        self._targets = targets
+        """Models to try if this one cannot answer."""
+        self._out: Sink = FallbackSink(sink, self._take_over) if targets else sink
+        self._failure: SparewattError | None = None
+        """Of the model that `begin` has just tried."""
+        self._is_beginning = False
+        self._waiting: asyncio.Task[None] | None = None
+        """Waits for credits to try another model."""
+        self._aim_at(first)
+        self._charge: RateCharge | None = charge(self.match.prompt_tokens + self.match.output_tokens)
+
+    def _aim_at(self, routing: Routing) -> None:
+        service, call = self._service, self.call
         self.routing = _with_ignored_fields(call, routing)
-        self.match = match = _match_job(service, call, routing)
-        self._charge: RateCharge | None = charge(match.prompt_tokens + match.output_tokens)
-        self._price = service.price_cap(routing.policy, match.model)
+        self.match = _match_job(service, call, routing)
+        self._price = service.price_cap(routing.policy, self.match.model)
         self._tab: RunningTab | None = None
         self.job: Job | None = None
         self.ticket: Ticket | None = None
         self.run: JobRun | None = None
+
+    # trying another model
+
+    def _take_over(self, error: SparewattError) -> bool:
+        """Whether the next model is tried instead of failing."""
+        if not self._targets:
+            return False
+        if self._is_beginning:
+            self._failure = error
+        else:  # on the next tick, when the failed job has released its hold
+            asyncio.get_running_loop().call_soon(self._try_next)
+        return True
+
+    def _try_next(self) -> None:
+        """Outside of `begin`, so errors go to the sink."""
+        if not self._targets:  # cancelled meanwhile
+            return
+        try:
+            if self._hold_for_next():
+                self.begin()
+        except SparewattError as error:
+            self.sink.fail(error, {})
+
+    def _hold_for_next(self) -> bool:
+        """Aim at the next model. False if its hold needs the database: then it begins later, by itself."""
+        self._aim_at(self._targets.pop(0))
+        if self.hold_here():
+            return True
+        self._waiting = asyncio.get_running_loop().create_task(self._begin_when_held())
+        return False
+
+    async def _begin_when_held(self) -> None:
+        try:
+            await self.hold()
+            self.begin()
+        except SparewattError as error:
+            self.sink.fail(error, {})
 
     # holding credits
 
@@ -239,6 +339,20 @@ class Submission(Generic[S]):
 
     def begin(self) -> None:
         """Start, or wait in line. Raises the error for the client; then nothing is held any more."""
+        while True:
+            self._failure, self._is_beginning = None, True
+            try:
+                self._begin_one()
+            except SparewattError as error:
+                if not self._targets or not is_of_one_model(error):
+                    raise
+                self._failure = error
+            finally:
+                self._is_beginning = False
+            if self._failure is None or not self._hold_for_next():
+                return
+
+    def _begin_one(self) -> None:
         has_begun = False
         try:
             self.job = job = self._make_job()
@@ -251,7 +365,10 @@ class Submission(Generic[S]):
     def _admit(self, job: Job) -> Ticket | None:
         """None if it was started without a ticket."""
         admission, model = self._service.admission, self.match.model
-        if admission.has_free_slot(model) or (admission.must_wait(model) and not self._is_worth_waiting(job)):
+        has_slot = admission.has_free_slot(model)
+        if not has_slot and not self._service.table.capacity.nodes(model):
+            self._service.note_unserved(model, self._principal)
+        if has_slot or (admission.must_wait(model) and not self._is_worth_waiting(job)):
             self._start()  # where waiting would not help, dispatch says why
             return None
         return admission.admit(self._admission_request(job), start=self._start, refuse=self._refuse)
@@ -280,17 +397,18 @@ class Submission(Generic[S]):
             except SparewattError as error:
                 self._refuse(error)
                 return
-        self.run = self._service.dispatcher.dispatch(job, self.sink, ranking=self._options.ranking)
+        self.run = self._service.dispatcher.dispatch(job, self._out, ranking=self._options.ranking)
         if tab is not None:
             tab.watch(self.run.record.attempts)
 
     def _refuse(self, error: SparewattError) -> None:
-        self.sink.fail(error, {})
+        self._out.fail(error, {})
 
     def _make_job(self) -> Job:
         call, policy, tab, service = self.call, self.routing.policy, self._tab, self._service
         payer = self._principal.account_id if tab is not None and tab.spends_promo else None
         needs = RequiredCapabilities(call.needs, declared=bool(policy.require_parameters))
+        routed = self.routing
         return Job(
             match=self.match,
             call=call,
@@ -301,6 +419,8 @@ class Submission(Generic[S]):
             attempts_max=1 if policy.allow_fallbacks is False else ATTEMPTS_MAX,
             prefix=self._prefix(),
             allow_resume=policy.allow_resume is not False,
+            body_model=routed.model if call.provider else call.model,
+            reply_model=routed.asked,
         )
 
     def _prefix(self) -> tuple[int, ...]:
@@ -312,10 +432,13 @@ class Submission(Generic[S]):
         return prefix_hashes(call.prompt, model=model, account=account, secret=secret, is_text=call.is_text)
 
     def _body_for_node(self) -> bytes:
-        """A few bytes longer than the client's: one that just fitted must not break the link to the node by that."""
-        call, tab, routed = self.call, self._tab, self.routing.model
+        """A few bytes longer than the client's: one that just fitted must not break the link to the node by that.
+
+        The model's name stays as it is where nothing else has to be rewritten: the node that gets the job decides it.
+        """
+        call, tab = self.call, self._tab
         limit = tab.output_limit if tab is not None and tab.was_limited else None
-        model = routed if routed != call.model or call.provider else None
+        model = self.routing.model if call.provider else None
         body = for_node(call.body, stream=call.stream, output_limit=limit, model=model, without=call.foreign)
         if len(body) > REQUEST_BODY_BYTES_MAX:
             raise BodyTooLarge("The body is too large by a few bytes.")
@@ -325,6 +448,9 @@ class Submission(Generic[S]):
 
     def cancel(self) -> None:
         """The client is gone: leave the line, or stop the node. Does nothing if the job is over."""
+        self._targets = []
+        if self._waiting is not None:
+            self._waiting.cancel()
         if self.ticket is not None:
             self.ticket.cancel()
         if self.run is not None:

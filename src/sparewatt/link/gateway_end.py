@@ -24,6 +24,7 @@ from sparewatt.protocol.link.frames import (
     JobFailure,
     JobReplyHead,
     JobRequest,
+    ModelNames,
     Opcode,
     decode_head,
     decode_load,
@@ -150,6 +151,9 @@ class NodeLink:
 
     def countersign(self, message: Countersignature) -> None:
         self.send(encode_message(Opcode.COUNTERSIGNED, message))
+
+    def send_names(self, names: ModelNames) -> None:
+        self.send(encode_message(Opcode.NAMES, names))
 
     def say_goodbye(self, reason: str) -> None:
         self.send(encode_message(Opcode.GOODBYE, Goodbye(reason=reason)))

@@ -55,6 +55,7 @@ class AuthenticatedNode:
     node_id: NodeId
     token: str | None
     specs: NodeSpecs
+    takes_names: bool = False
 
 
 async def authenticate_node(
@@ -71,7 +72,7 @@ async def authenticate_node(
     digest = challenge_digest(host=hello.host, node_id=node_id, gateway_nonce=nonce, node_nonce=hello.nonce)
     if not _signed_by(node_id, digest, bytes.fromhex(proof.signature)):
         raise JoinRefused(f"The signature does not belong to node {node_id}.", reason="bad_signature")
-    return AuthenticatedNode(node_id=node_id, token=hello.token, specs=proof.specs)
+    return AuthenticatedNode(node_id=node_id, token=hello.token, specs=proof.specs, takes_names=hello.takes_names)
 
 
 async def authenticate_to_gateway(
@@ -79,7 +80,9 @@ async def authenticate_to_gateway(
 ) -> Welcome:
     """The node's half. Raises JoinRefused with the gateway's reason, ProtocolViolation or LinkLost."""
     nonce = rng.randbytes(32).hex()
-    hello = Hello(node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version)
+    hello = Hello(
+        node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version, takes_names=True
+    )
     async with _handshake_timeout():
         socket.send(encode_message(Opcode.HELLO, hello))
         challenge = decode_message(await _receive(socket, Opcode.CHALLENGE, or_reject=True), Challenge)

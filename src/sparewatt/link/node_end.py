@@ -22,6 +22,7 @@ from sparewatt.protocol.link.frames import (
     JobFailure,
     JobReplyHead,
     JobRequest,
+    ModelNames,
     Opcode,
     decode_message,
     encode_frame,
@@ -96,6 +97,7 @@ class GatewayLink:
     runner: JobRunner
     clock: Clock
     on_countersigned: Callable[[Countersignature], None] = lambda _: None
+    on_names: Callable[[ModelNames], None] = lambda _: None
     on_ping: Callable[[], None] = lambda: None
     """Called after the PONG is queued: frames sent by it leave in the same message."""
     name: str = ""
@@ -152,6 +154,8 @@ class GatewayLink:
                 self.goodbye_reason = decode_message(payload, Goodbye).reason
             case Opcode.COUNTERSIGNED:
                 self.on_countersigned(decode_message(payload, Countersignature))
+            case Opcode.NAMES:
+                self.on_names(decode_message(payload, ModelNames))
             case _:
                 raise ProtocolViolation(f"a gateway does not send {op.name}")
 

@@ -26,6 +26,7 @@ from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.jobs.job_runner import NodeJobRunner
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.joined_link import JoinedLink
+from sparewatt.node.network_models import NameNotices
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.frames import LINK_PATH, Welcome
@@ -93,7 +94,10 @@ class NodeAgent:
     """By port."""
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
+    _name_notices: NameNotices = field(init=False)
+
     def __post_init__(self) -> None:
+        self._name_notices = NameNotices(self.notify, clock=self.clock)
         self._url = self.settings.gateway_url.rstrip("/").removesuffix("/v1")
 
     async def run(self) -> None:
@@ -225,6 +229,7 @@ class NodeAgent:
             sampler=self.sampler,
             stopping=self._stopping,
             clock=self.clock,
+            on_names=self._name_notices.on_names,
         )
         self._links.add(link)
         self.joined_unix_s = self.joined_unix_s or self.clock.unix_s()

@@ -22,7 +22,7 @@ from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.jobs.job_runner import NodeJobRunner
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.specs.inventory import Inventory
-from sparewatt.protocol.link.frames import Welcome
+from sparewatt.protocol.link.frames import ModelNames, Welcome
 from sparewatt.protocol.link.node_report import NodeLoad
 
 SILENCE_BEATS = 3
@@ -42,6 +42,7 @@ class JoinedLink:
     sampler: SensorSampler | None
     stopping: asyncio.Event
     clock: Clock
+    on_names: Callable[[ModelNames], None] = lambda _: None
     receive: Callable[[bytes], None] = field(init=False)
     resume: Callable[[], None] = field(init=False)
     _link: GatewayLink = field(init=False)
@@ -56,6 +57,7 @@ class JoinedLink:
             runner=self.jobs,
             clock=self.clock,
             on_countersigned=self.receipts.on_countersigned,
+            on_names=self.on_names,
             on_ping=self._on_ping,
             name=self.name,
         )

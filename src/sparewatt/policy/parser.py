@@ -18,6 +18,7 @@ from sparewatt.policy.fields import RETIRED, field_named, without_effect
 from sparewatt.policy.grammar import POLICY_CONDITIONS_MAX, Condition, split_line, split_pair
 from sparewatt.policy.model import ANY, Policy, Sort
 from sparewatt.policy.openrouter import TRANSLATIONS
+from sparewatt.policy.quantization import UNKNOWN, quantization_of
 
 HEADER = "X-Sparewatt-Route"
 BODY_FIELD = "provider"
@@ -25,7 +26,7 @@ LINE = "q"
 """The parameter of a query string that holds a whole line."""
 
 SUFFIX_SORTS: dict[str, Sort] = {"floor": "price", "nitro": "throughput"}
-_SUFFIXES_MAX = 2
+_SUFFIXES_MAX = 3
 
 
 class ParsedPolicy(NamedTuple):
@@ -143,7 +144,9 @@ def read_query(pairs: Iterable[tuple[str, str]]) -> Policy:
 
 
 def split_model(model: str, *, is_model: Callable[[str], bool] = lambda _: False) -> tuple[str, Policy]:
-    """`qwen3-8b:floor@eu` is the model `qwen3-8b`, cheapest first, in the EU. An unknown suffix stays in the id.
+    """`qwen3-8b:q8_0:floor@eu` is the model `qwen3-8b`, at 8 bits, cheapest first, in the EU.
+
+    An unknown suffix stays in the id.
 
     Ids with colons are common: a name that is served as it is (`is_model`) keeps its suffixes.
     """
@@ -159,7 +162,10 @@ def split_model(model: str, *, is_model: Callable[[str], bool] = lambda _: False
 
 def _suffix_policy(sign: str, suffix: str) -> Policy | None:
     if sign == ":":
-        return Policy(sort=SUFFIX_SORTS[suffix]) if suffix in SUFFIX_SORTS else None
+        if suffix in SUFFIX_SORTS:
+            return Policy(sort=SUFFIX_SORTS[suffix])
+        quantization = quantization_of(suffix)
+        return Policy(quantizations=frozenset({quantization})) if quantization != UNKNOWN else None
     code = regions.code_of(suffix)
     return Policy(region=regions.COVERS[code]) if code else None
 

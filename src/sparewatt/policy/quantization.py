@@ -17,7 +17,11 @@ _NAMES = {
     "fp16": "f16 half float16",
     "fp32": "f32 float32",
     "bf16": "bfloat16",
-    "int4": "awq gptq",
+    "int3": "3bit",
+    "int4": "awq gptq 4bit",
+    "int5": "5bit",
+    "int6": "6bit",
+    "int8": "8bit",
     "fp8": "fp8_e4m3",
     "mxfp4": "mxfp4_moe",
 }

@@ -21,6 +21,7 @@ from sparewatt.store.chain_requests import ChainRequestStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
+from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.power import PowerStore
@@ -95,6 +96,7 @@ class Database:
         self.chain_requests = ChainRequestStore(pool)
         self.history = HistoryStore(pool)
         self.ledger = LedgerStore(pool)
+        self.model_aliases = ModelAliasStore(pool)
         self.node_results = NodeResultStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
         self.power = PowerStore(pool)

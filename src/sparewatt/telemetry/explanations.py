@@ -169,7 +169,7 @@ class Explanations:
             attempt=move.attempt,
             after_tokens=attempt.carried_tokens,
             chosen=attempt.node_id,
-            candidates=describe_ranked(move.ranked, record.decision.ranking, rows),
+            candidates=describe_ranked(move.ranked, record.decision.ranking, rows, model=record.decision.job.model),
         )
 
     def _describe_attempts(self, record: MatchRecord) -> list[MatchAttempt]:

@@ -91,3 +91,30 @@ def test_an_answer_of_another_shape_is_explained(network: FakeNetwork, run: Run)
     assert f"The gateway at {network.base_url} answered something that this version" in result.stderr
     assert "does not know" in result.stderr
     assert "Update" in result.stderr
+
+
+# names
+
+
+def test_show_lists_what_else_a_model_is_called(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/models/m", MODEL | {"id": "m", "aliases": ["org/M", "m:latest"]})
+    assert "Also called    org/M, m:latest" in run("models", "show", "m").stdout
+
+
+ALIAS = {"name": "ours", "target": "llama-3.1-8b", "created_at": 1.0}
+
+
+def test_an_alias_is_set_listed_and_removed(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/model-aliases", ALIAS, status=201)
+    network.on("GET /v1/model-aliases", {"object": "list", "data": [ALIAS]})
+    network.on("DELETE /v1/model-aliases/org/ours", ALIAS | {"name": "org/ours"})
+    assert run("models", "alias", "ours", "llama-3.1-8b").stderr == "ours is llama-3.1-8b now.\n"
+    assert network.requests[-1].body == {"name": "ours", "target": "llama-3.1-8b"}
+    assert run("models", "aliases").stdout.split() == ["NAME", "MODEL", "ours", "llama-3.1-8b"]
+    assert json.loads(run("models", "aliases", "--json").stdout)["data"] == [ALIAS]
+    assert run("models", "unalias", "org/ours").stderr == "org/ours is no alias any more.\n"
+
+
+def test_without_aliases_the_next_step_is_named(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/model-aliases", {"object": "list", "data": []})
+    assert "sparewatt models alias NAME MODEL" in run("models", "aliases").stderr

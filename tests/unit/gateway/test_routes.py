@@ -43,6 +43,13 @@ async def test_models_are_listed_as_openai_lists_them_with_prices_per_token() ->
         "owned_by": "sparewatt",
         "context_length": 32768,
         "capabilities": ["chat", "completions", "json_schema", "logprobs", "tools"],
+        "aliases": [
+            "meta-llama/Meta-Llama-3-8B-Instruct",
+            "llama3:8b",
+            "llama3",
+            "llama3:8b-instruct",
+            "llama3:instruct",
+        ],
         "quantizations": ["fp16", "q4"],
         "nodes_online": 2,
         "warm": 1,

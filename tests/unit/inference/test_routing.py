@@ -28,6 +28,7 @@ from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.limits import POLICY_BYTES_MAX
 from sparewatt.gateway.services import Services
 from sparewatt.inference import routing as module
+from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.routing import REQUEST_POLICIES_KEPT, Routing, check_policy, read_network_policy, route
 from sparewatt.policy.fields import FIELDS, WEIGHTS
 from sparewatt.policy.formatter import to_line
@@ -72,6 +73,7 @@ def routed(
         provider=raw,
         principal=principal or principal_from_key(KEY),
         network=network,
+        catalog=ModelCatalog(),
         is_model=models.__contains__,
     )
 
@@ -84,7 +86,7 @@ def said(routing: Routing) -> str:
 
 
 def test_a_request_that_says_nothing_has_no_policy() -> None:
-    assert routed() == Routing(MODEL, ANY)
+    assert routed() == Routing(MODEL, ANY, asked=MODEL)
     assert routed().policy is ANY
     assert routed(provider={}).policy == ANY
     assert routed(header="").policy is ANY

@@ -352,6 +352,13 @@ def test_a_query_string_has_an_end() -> None:
         ("llama3:8b:nitro", "llama3:8b", Policy(sort="throughput")),
         ("qwen3-8b@eu", "qwen3-8b", Policy(region=COVERS["EU"])),
         ("qwen3-8b:floor@DE", "qwen3-8b", Policy(sort="price", region=frozenset({"DE"}))),
+        ("qwen3-8b:q8_0", "qwen3-8b", Policy(quantizations=frozenset({"int8"}))),
+        (
+            "qwen3-8b:Q4_K_M:floor@DE",
+            "qwen3-8b",
+            Policy(quantizations=frozenset({"int4"}), sort="price", region=frozenset({"DE"})),
+        ),
+        ("qwen3-8b:unknown", "qwen3-8b:unknown", ANY),
         ("qwen3-8b@ue", "qwen3-8b@ue", ANY),
         (":floor", ":floor", ANY),
         ("@eu", "@eu", ANY),

@@ -18,6 +18,8 @@ from sparewatt.policy.quantization import quantization_of
         ("fp8", "fp8"),
         ("AWQ", "int4"),
         ("MXFP4", "mxfp4"),
+        ("4bit", "int4"),
+        ("8bit", "int8"),
         ("quark", "unknown"),
         (None, "unknown"),
     ],

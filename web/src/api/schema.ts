@@ -194,6 +194,7 @@ export interface ChatDelta {
 
 export interface ChatRequest {
   model: string;
+  models?: string[] | null;
   stream?: boolean | null;
   stream_options?: { include_usage?: boolean | null; } | null;
   n?: number | null;
@@ -224,6 +225,7 @@ export interface CompactionItem {
 
 export interface CompletionRequest {
   model: string;
+  models?: string[] | null;
   stream?: boolean | null;
   stream_options?: { include_usage?: boolean | null; } | null;
   n?: number | null;
@@ -810,10 +812,30 @@ export interface Model {
   owned_by: string;
   context_length: number | null;
   capabilities: string[];
+  aliases: string[];
   quantizations: string[];
   nodes_online: number;
   warm: number;
   pricing: ModelPricing;
+}
+
+/** An operator's word for what an id means. */
+export interface ModelAlias {
+  name: string;
+  target: string;
+  created_at: number;
+}
+
+export interface ModelAliasList {
+  object: "list";
+  data: ModelAlias[];
+}
+
+/** A model that clients asked for and no node had. */
+export interface ModelDemand {
+  model: string;
+  requests: number;
+  keys: number;
 }
 
 export interface ModelList {
@@ -908,6 +930,11 @@ export interface NewKey {
   scopes?: string[];
 }
 
+export interface NewModelAlias {
+  name: string;
+  target: string;
+}
+
 /** The session's token itself is in the cookie that comes with this reply. */
 export interface NewSession {
   account: AccountInfo;
@@ -986,6 +1013,7 @@ export interface NodeMatchReport {
   rejected: Partial<Record<MatcherFilterName, number>>;
   ruled_out: number;
   unlisted: number;
+  wanted: ModelDemand[];
   sentences: string[];
 }
 
@@ -996,6 +1024,7 @@ export interface NodeMeasures {
 /** One model on one node. */
 export interface NodeModel {
   id: string;
+  served_as: string | null;
   state: ModelState;
   context_length: number | null;
   quantization: string | null;
@@ -1280,6 +1309,8 @@ export interface RankedNode {
   predicted_ttft_s: number;
   cached_tokens: number;
   price_usd: string;
+  quantization: string | null;
+  served_as: string | null;
 }
 
 export interface Readiness {

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET
 
 from sparewatt.core.errors import UnsupportedContent
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN
@@ -16,7 +17,7 @@ from sparewatt.inference.call import ModelCall
 from sparewatt.inference.prompt import has_media, size_of
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.link.node_report import Capability
-from sparewatt.protocol.openai.chat import NULL, ChatRequest, fields_of, parse_chat, parse_plain
+from sparewatt.protocol.openai.chat import NULL, ChatRequest, fields_of, models_of, parse_chat, parse_plain
 from sparewatt.protocol.openai.parameters import ignored_fields, unknown_fields
 
 PATH: JobPath = "/v1/chat/completions"
@@ -38,7 +39,10 @@ def read_chat(body: bytes) -> ModelCall:
         to_search = [message for message in messages if not _is_text_alone(message)]
     has_developer = any(_DEVELOPER in part for part in to_search)
     has_zero_limit = chat.max_tokens == 0 or chat.max_completion_tokens == 0
-    fields = fields_of(body) if plain is None or has_zero_limit or has_developer else {}
+    model, *fallbacks = models_of(chat.model, chat.models)
+    fields = fields_of(body) if plain is None or chat.models is not UNSET or has_zero_limit or has_developer else {}
+    if chat.models is not UNSET:
+        body = with_one_model(fields, model)
     if has_zero_limit:
         fields |= {name: msgspec.Raw(b"%d" % (chat.output_limit or 1)) for name in _LIMITS if name in fields}
         body = msgspec.json.encode(fields)
@@ -49,7 +53,7 @@ def read_chat(body: bytes) -> ModelCall:
     holds_media = any(map(has_media, to_search))
     return ModelCall(
         path=PATH,
-        model=chat.model,
+        model=model,
         body=body,
         size=size_of(messages, is_text=not holds_media),
         prompt=messages,
@@ -62,7 +66,15 @@ def read_chat(body: bytes) -> ModelCall:
         needs=_needs_of(chat, messages if holds_media else ()),
         foreign=unknown_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
+        fallbacks=tuple(fallbacks),
     )
+
+
+def with_one_model(fields: dict[str, msgspec.Raw], model: str) -> bytes:
+    """A body that names the first of several models; `fields` is changed as well."""
+    fields.pop("models")
+    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+    return msgspec.json.encode(fields)
 
 
 def is_given(value: msgspec.Raw) -> bool:

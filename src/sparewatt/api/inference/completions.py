@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
-from sparewatt.api.inference.chat import is_given
+from sparewatt.api.inference.chat import is_given, with_one_model
 from sparewatt.core.errors import InvalidField
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.prompt import size_of_texts
 from sparewatt.protocol.link.frames import JobPath
-from sparewatt.protocol.openai.chat import fields_of
+from sparewatt.protocol.openai.chat import fields_of, models_of
 from sparewatt.protocol.openai.parameters import ignored_fields, partly_supported_fields, unknown_fields
 from sparewatt.protocol.openai.prompts import MAX_TOKENS_UNASKED, CompletionRequest, PromptInputs, parse_completion
 
@@ -26,7 +27,10 @@ _DATA, _END = b"data: ", b"\n\n"
 def read_completion_request(body: bytes) -> ModelCall:
     """Raises InvalidJson, InvalidField or BodyTooLarge."""
     request, prompts = parse_completion(body)
+    model, *fallbacks = models_of(request.model, request.models)
     fields = fields_of(body)
+    if request.models is not UNSET:
+        body = with_one_model(fields, model)
     limit = MAX_TOKENS_UNASKED if request.max_tokens is None else request.max_tokens
     if request.max_tokens is None:
         fields["max_tokens"] = msgspec.Raw(b"%d" % limit)
@@ -40,7 +44,7 @@ def read_completion_request(body: bytes) -> ModelCall:
     answers_per_prompt = max(request.n or 1, request.best_of or 1) if limit else 0
     return ModelCall(
         path=PATH,
-        model=request.model,
+        model=model,
         body=body,
         size=size_of_texts(prompts.strings, prompts.ids),
         prompt=(bytes(fields["prompt"]),),
@@ -54,6 +58,7 @@ def read_completion_request(body: bytes) -> ModelCall:
         ignored=ignored_fields(fields, PATH),
         unsure=partly_supported_fields(fields, PATH),
         reply_filter=echo,
+        fallbacks=tuple(fallbacks),
     )
 
 

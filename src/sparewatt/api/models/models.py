@@ -12,6 +12,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import ModelNotFound
 from sparewatt.inference.capabilities import assumed
+from sparewatt.inference.fleet.model_catalog import ModelCatalog, base_name
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
@@ -22,6 +23,7 @@ from sparewatt.protocol.link.node_report import ModelReport
 class ModelEndpoints:
     rows: Iterable[NodeRow]
     """All nodes, whenever it is iterated."""
+    catalog: ModelCatalog
     started_unix_s: float
     """When this gateway started."""
 
@@ -34,28 +36,31 @@ class ModelEndpoints:
     @endpoint("GET /v1/models/{model:.+}", access="inference")
     async def show_model(self, request: web.Request, _: Principal) -> Model:
         """Show one model."""
-        model, reports = request.match_info["model"], self._reports_by_model()
+        asked, reports = request.match_info["model"], self._reports_by_model()
+        model = self.catalog.resolve(asked, is_served=reports.__contains__).name
         if model not in reports:
             raise ModelNotFound(model, nearest=nearest_models(model, reports))
         return self._describe(model, reports[model])
 
     def _reports_by_model(self) -> dict[str, list[ModelReport]]:
-        """Of connected nodes."""
+        """Of connected nodes. A second quantization on a node counts with the first."""
         reports: dict[str, list[ModelReport]] = {}
         for row in self.rows:
             for model in row.models.values() if row.connected else ():
-                reports.setdefault(model.id, []).append(model)
+                reports.setdefault(base_name(model.id, row.models), []).append(model)
         return reports
 
     def _describe(self, model_id: str, reports: Sequence[ModelReport]) -> Model:
+        first = [report for report in reports if report.id == model_id]
         return Model(
             id=model_id,
             created=int(self.started_unix_s),
             context_length=max((r.context_length for r in reports if r.context_length), default=None),
             capabilities=sorted(set().union(*(assumed(r.capabilities) for r in reports))),
+            aliases=self.catalog.aliases_of(model_id),
             quantizations=sorted({r.quantization for r in reports if r.quantization}),
-            nodes_online=len(reports),
-            warm=sum(r.state == "warm" for r in reports),
+            nodes_online=len(first),
+            warm=sum(r.state == "warm" for r in first),
             pricing=ModelPricing(
                 prompt=_usd_per_token(r.prompt_price_nano for r in reports),
                 completion=_usd_per_token(r.completion_price_nano for r in reports),

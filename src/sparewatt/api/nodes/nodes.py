@@ -29,6 +29,7 @@ from sparewatt.inference.verdicts import facts_of
 from sparewatt.policy.formatter import explain_relaxation, to_object
 from sparewatt.policy.list_order import sort_key
 from sparewatt.policy.model import Policy
+from sparewatt.policy.model_names.parser import without_directories
 from sparewatt.policy.parser import read_query
 from sparewatt.policy.relaxation import check_node, funnel, relaxations
 from sparewatt.protocol.api.nodes import (
@@ -178,6 +179,7 @@ def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
     derivation = derivation_of(model, hourly_price_nano=hourly_price_nano)
     return NodeModel(
         id=model.id,
+        served_as=without_directories(model.served_as) if model.served_as is not None else None,
         state=model.state,
         context_length=model.context_length,
         quantization=model.quantization,

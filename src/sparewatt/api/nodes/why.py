@@ -18,16 +18,17 @@ from sparewatt.api.endpoint import endpoint
 from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import WHY, WhyReply, WhyRequest
 from sparewatt.core.errors import NotOwner
-from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.edge.bodies import whole_number
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
 from sparewatt.inference.dispatch.why import WhyReport, look_back, sentences
 from sparewatt.inference.fleet.find_node import find_node
+from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.model import Rejection
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.protocol.api.nodes import MatchLosses, NodeMatchReport
+from sparewatt.protocol.api.nodes import MatchLosses, ModelDemand, NodeMatchReport
 
 LOOKED_BACK_DEFAULT = 1_000
 
@@ -48,6 +49,7 @@ class WhyEndpoints:
     peers: PeerClient
     process_count: int
     """Of this gateway."""
+    demand: UnmetDemand
 
     @endpoint("GET /v1/nodes/{node_id}/why", access="identified", query=("last",))
     async def show_why(self, request: web.Request, principal: Principal) -> NodeMatchReport:
@@ -58,7 +60,9 @@ class WhyEndpoints:
         row = find_node(self.table, request.match_info["node_id"])
         if not principal.is_operator and self.owners.get(row.id) != principal.account_id:
             raise NotOwner("This node belongs to another account. Only its owner may ask why it gets no jobs.")
-        return match_report_of(await self._look_back_everywhere(row, count=count), row)
+        report = await self._look_back_everywhere(row, count=count)
+        report.wanted = [each for each in report.wanted if not self.table.capacity.nodes(ModelId(each.name))]
+        return match_report_of(report, row)
 
     def handlers(self) -> list[PeerHandler[Any, Any]]:
         return [PeerHandler(WHY, self.answer_why)]
@@ -78,7 +82,9 @@ class WhyEndpoints:
     def _look_back(self, node_id: NodeId, *, count: int, since_unix_s: float) -> WhyReport:
         row = self.table.get(node_id)
         models = row.models if row is not None else ()
-        return look_back(node_id, self.matches.last_records(count), models=models, since_unix_s=since_unix_s)
+        report = look_back(node_id, self.matches.last_records(count), models=models, since_unix_s=since_unix_s)
+        report.wanted = self.demand.wanted()
+        return report
 
 
 def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
@@ -96,6 +102,7 @@ def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
         rejected={reason.value: n for reason, n in report.rejected.most_common()},
         ruled_out=report.ruled_out,
         unlisted=report.unlisted,
+        wanted=[ModelDemand(model=each.name, requests=each.requests, keys=each.keys) for each in report.wanted],
         sentences=sentences(report),
     )
 
@@ -108,6 +115,7 @@ def _peer_reply_of(report: WhyReport) -> WhyReply:
         lost=report.lost,
         ruled_out=report.ruled_out,
         unlisted=report.unlisted,
+        wanted=report.wanted,
     )
 
 
@@ -119,4 +127,5 @@ def _report_of(reply: WhyReply) -> WhyReport:
         rejected=Counter({Rejection(name): n for name, n in reply.rejected.items()}),
         ruled_out=reply.ruled_out,
         unlisted=reply.unlisted,
+        wanted=reply.wanted,
     )

@@ -52,6 +52,7 @@ _CHOICE: Schema = {"anyOf": [{"enum": ["none", "auto", "required"]}, {"type": "o
 _MODEL: Schema = {"type": "string", "minLength": 1, "maxLength": 256}
 _GENERATING: dict[str, Schema] = {
     "model": _MODEL,
+    "models": _or_null(_list(_MODEL, maxItems=8, description="Tried in this order, after `model`, until one answers.")),
     "stream": _or_null(_BOOL),
     "stream_options": _or_null(_object({"include_usage": _or_null(_BOOL)})),
     "n": _ANSWERS,

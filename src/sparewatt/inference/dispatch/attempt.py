@@ -11,13 +11,23 @@ import enum
 import math
 from typing import Protocol
 
+import msgspec
+
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import KIB
+from sparewatt.core.limits import KIB, REQUEST_BODY_BYTES_MAX
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.failover import EmittedText, Seam
 from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DirectPath, DispatchRules, Job, Outcome
-from sparewatt.inference.dispatch.reply import ReplyBroken, StreamReply, WholeReply, needs_reading, whole_reply
+from sparewatt.inference.dispatch.reply import (
+    ChunkShape,
+    ReplyBroken,
+    StreamReply,
+    WholeReply,
+    needs_reading,
+    whole_reply,
+)
+from sparewatt.inference.dispatch.served_model import ServedRequest
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
@@ -39,8 +49,20 @@ _PROMISE_S_MAX = 1e6
 """What fits into OPEN. A longer prediction comes from a broken measurement and must not cost the node its link."""
 
 
-Direct = tuple[JobStream, DirectPath, dict[DirectPath, bytes], bytes, bytes, int, int, DeliveryCount, bytearray | None]
-"""What the direct path needs per chunk: stream, client's path, the bytes around its text, counter and text buffer."""
+Direct = tuple[
+    JobStream,
+    DirectPath,
+    dict[DirectPath, bytes],
+    bytes,
+    bytes,
+    int,
+    int,
+    ChunkShape | None,
+    DeliveryCount,
+    bytearray | None,
+]
+"""What the direct path needs per chunk: stream, client's path, the bytes around its text and what replaces them for the
+client, counter and text buffer."""
 
 
 class AttemptState(enum.Enum):
@@ -106,6 +128,7 @@ class Attempt:
         "_reply",
         "_rules",
         "_seam",
+        "_served",
         "_state",
         "_status",
         "_stream",
@@ -126,8 +149,11 @@ class Attempt:
         deadlines: TimerQueue,
         promised_ttft_s: float = 0.0,
         seam: Seam | None = None,
+        served: ServedRequest | None = None,
     ) -> None:
+        """`served`: model and body for the node's server, where the job's do not suit it."""
         self._job = job
+        self._served = served or ServedRequest(job.match.model, job.body)
         self._seam = seam
         self._promised_ttft_s = min(promised_ttft_s, _PROMISE_S_MAX)
         self._owner = owner
@@ -137,14 +163,18 @@ class Attempt:
         self._candidate = candidate
         self.record = record
         price = owner.price_usd if job.tab is not None else None
+        is_renamed = bool(job.reply_model) and job.reply_model != self._served.model
+        reply_model = msgspec.json.encode(job.reply_model) if is_renamed else None
         self._reply: StreamReply | WholeReply
         self._passing: StreamReply | None = None
         """The reply, if chunks may be forwarded without parsing once their shape is known."""
         if job.call.stream:
-            self._reply = reply = StreamReply(wants_usage=job.call.wants_usage, price=price, seam=seam)
+            self._reply = reply = StreamReply(
+                wants_usage=job.call.wants_usage, price=price, seam=seam, reply_model=reply_model
+            )
             self._passing = reply if seam is None else None
         else:
-            self._reply = whole_reply(job.call.path, price=price)
+            self._reply = whole_reply(job.call.path, price=price, reply_model=reply_model)
         self._direct: Direct | None = None
         self._has_no_direct_path = False
         self._refusal: WholeReply | None = None
@@ -182,15 +212,15 @@ class Attempt:
         return self._reply.emitted if isinstance(self._reply, StreamReply) else None
 
     def start(self, link: NodeLink) -> None:
-        job, match = self._job, self._job.match
+        job, match, (model, body) = self._job, self._job.match, self._served
         self._heard_at_s = self._clock.now_s()
         self._deadlines.set(self, self._heard_at_s + self._deadline_s())
         text = self._seam.text.encode() if self._seam is not None else b""
         meta = JobRequest(
             path=job.call.path,
             job=match.id,
-            model=match.model,
-            body_bytes=len(job.body) + len(text),
+            model=model,
+            body_bytes=len(body) + len(text),
             stream=job.call.stream,
             window_bytes=LINK_STREAM_WINDOW_BYTES if job.call.stream else LINK_WHOLE_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
@@ -198,8 +228,11 @@ class Attempt:
             cached_tokens=self._candidate.cached_tokens,
             continue_bytes=len(text),
         )
+        if meta.body_bytes > REQUEST_BODY_BYTES_MAX:  # it fitted under another name
+            self._fail(Outcome.REFUSED, "the request is too long under the name that the node's server uses")
+            return
         try:
-            self._stream = link.open(meta, job.body + text if text else job.body, self)
+            self._stream = link.open(meta, body + text if text else body, self)
         except ProtocolViolation as error:
             self._fail(Outcome.FAILED, str(error))
 
@@ -236,8 +269,10 @@ class Attempt:
             self._longest_pause_s = now_s - self._heard_at_s
         self._heard_at_s = now_s
         passing = self._passing
-        if passing is not None and passing.forward_unread(data):
-            self._owner.on_output(data)
+        if passing is not None and (unread := passing.forward_unread(data)) is not None:
+            if unread is not data:
+                self._make_room(len(data) - len(unread))
+            self._owner.on_output(unread)
             if self._direct is None and not self._has_no_direct_path:
                 self._enter_direct_path(passing, stream)
             return
@@ -275,8 +310,9 @@ class Attempt:
         if path is None or shape is None:
             self._has_no_direct_path = path is None
             return
-        before, after, delivered, buffer = shape
-        self._direct = (stream, path, path.batch.pieces, before, after, len(before), -len(after), delivered, buffer)
+        before, after, sent, delivered, buffer = shape
+        pieces, n_before, n_after = path.batch.pieces, len(before), -len(after)
+        self._direct = (stream, path, pieces, before, after, n_before, n_after, sent, delivered, buffer)
         stream.on_data = self._pass_directly
 
     def _leave_direct_path(self, stream: JobStream) -> None:
@@ -286,7 +322,7 @@ class Attempt:
 
     def _pass_directly(self, data: bytes) -> None:
         """All that `on_data` and its callees do with one chunk of the known shape; anything else goes to `on_data`."""
-        stream, path, pieces, before, after, n_before, n_after, delivered, buffer = self._direct  # type: ignore[misc]
+        stream, path, pieces, before, after, n_before, n_after, sent, delivered, buffer = self._direct  # type: ignore[misc]
         if data.startswith(before) and data.endswith(after) and stream.window_left_bytes > 0:
             text = data[n_before:n_after]
             if text and needs_reading(text) is None:
@@ -300,10 +336,12 @@ class Attempt:
                 if buffer is not None:
                     buffer += text
                 n_bytes = len(data)
+                if sent is not None:
+                    data = sent.before + text + sent.after
                 if path in pieces:
-                    pieces[path] += path.frame_format % (n_bytes, data)
+                    pieces[path] += path.frame_format % (len(data), data)
                 else:
-                    pieces[path] = path.frame_format % (n_bytes, data)
+                    pieces[path] = path.frame_format % (len(data), data)
                     if len(pieces) == 1:
                         path.batch.schedule()
                 if path.is_open:

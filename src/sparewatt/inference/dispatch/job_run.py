@@ -46,12 +46,13 @@ from sparewatt.inference.dispatch.node_selection import (
     no_match_error,
 )
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.dispatch.served_model import ServedRequest, model_headers, served_name
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.protocol.openai.chat import Usage, error_body
+from sparewatt.protocol.openai.chat import Usage, error_body, with_model
 
 SEAMS_MAX = 8
 """Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
@@ -97,7 +98,7 @@ class JobRun:
 
     __slots__ = (
         "_attempt", "_began_s", "_broken_at_s", "_clock", "_context", "_cost_nano", "_failovers", "_passed_bytes",
-        "_remaining", "_reservation", "_seam", "_search_timer", "_selector", "_server_errors", "_sink",
+        "_remaining", "_renamed", "_reservation", "_seam", "_search_timer", "_selector", "_server_errors", "_sink",
         "_stale_bytes", "_state", "_table", "due_s", "job", "record",
     )  # fmt: skip
 
@@ -128,6 +129,8 @@ class JobRun:
         """Created on demand: most answers never need it."""
         self._remaining = job
         """The job, or after a failover the rest of it."""
+        self._renamed: tuple[bytes, ServedRequest] | None = None
+        """A body, and the request that it became under the name of a node's server."""
         self._seam: Seam | None = None
         self._search_timer: Timer | None = None
         """Fires when a broken answer should look for a node again."""
@@ -373,12 +376,23 @@ class JobRun:
             deadlines=self._context.deadlines,
             promised_ttft_s=promised_s,
             seam=self._seam,
+            served=self._served_request(candidate.node_id, job),
         )
         link = self._context.links.get(candidate.node_id)
         if link is None:
             self.on_failed(Outcome.FAILED, "link_lost: the node has just left")
         else:
             self._attempt.start(link)
+
+    def _served_request(self, node_id: NodeId, job: Job) -> ServedRequest | None:
+        """The request under the name that the node's server uses; None if the job has that name already."""
+        name = served_name(job.match.model, self._table.get(node_id))
+        if name == job.body_model or not job.body_model:
+            return None if name == job.match.model else ServedRequest(name, job.body)
+        renamed = self._renamed
+        if renamed is None or renamed[0] is not job.body or renamed[1].model != name:
+            renamed = self._renamed = job.body, ServedRequest(name, with_model(job.body, name))
+        return renamed[1]
 
     def _add_record(self, candidate: Candidate) -> AttemptRecord:
         row = self._table.get(candidate.node_id)
@@ -446,6 +460,7 @@ class JobRun:
             node_id = self.record.attempts[-1].node_id
             row = self._table.get(node_id)
             headers |= {"x-sparewatt-node": node_id, "x-sparewatt-region": row.specs.region if row else "unknown"}
+            headers |= model_headers(self.job.match.model, row)
         if self.job.tab is not None and not self.job.call.stream:
             cost = self._cost_nano
             headers["x-sparewatt-cost"] = format_usd(self.job.tab.cost(self.record.attempts) if cost is None else cost)

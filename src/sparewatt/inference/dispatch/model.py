@@ -143,6 +143,10 @@ class Job(msgspec.Struct, frozen=True):
     """Its prompt as hashed blocks (see `prefix_index`); empty if no node has a prefix cache."""
     allow_resume: bool = True
     """Whether another node may continue an answer that has begun."""
+    body_model: str = ""
+    """The model that `body` names; where a node's server calls it otherwise, the name is replaced."""
+    reply_model: str = ""
+    """What the client calls the model, which the reply repeats."""
 
 
 @dataclass(frozen=True, slots=True)

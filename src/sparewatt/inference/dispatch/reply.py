@@ -24,6 +24,7 @@ from sparewatt.protocol.openai.chat import (
     read_completion,
     read_error_message,
     with_cost,
+    with_reply_model,
     with_usage,
 )
 from sparewatt.protocol.openai.embeddings import read_embeddings
@@ -141,8 +142,9 @@ NOTHING = b"null"
 """llama.cpp sends this between the chunks of several choices."""
 
 
-DirectShape = tuple[bytes, bytes, DeliveryCount, bytearray | None]
-"""The bytes before and after the text of every chunk, the counter of chunks, and the buffer of their text."""
+DirectShape = tuple[bytes, bytes, ChunkShape | None, DeliveryCount, bytearray | None]
+"""The bytes before and after the text of every chunk, those that replace them for the client (None: the same), the
+counter of chunks, and the buffer of their text."""
 
 
 class ReplyBroken(Exception):
@@ -166,7 +168,9 @@ class StreamReply:
         "_held",
         "_held_bytes",
         "_price",
+        "_reply_model",
         "_seam",
+        "_sent_shape",
         "_shape",
         "_splitter",
         "_stop",
@@ -183,8 +187,15 @@ class StreamReply:
     )  # fmt: skip
 
     def __init__(
-        self, *, wants_usage: bool, price: Callable[[DeliveryCount], float] | None = None, seam: Seam | None = None
+        self,
+        *,
+        wants_usage: bool,
+        price: Callable[[DeliveryCount], float] | None = None,
+        seam: Seam | None = None,
+        reply_model: bytes | None = None,
     ) -> None:
+        """`reply_model`: the model's name for the client as JSON, where the node's server uses another."""
+        self._reply_model = reply_model
         self._wants_usage = wants_usage
         self._price = price
         self._seam = seam
@@ -206,32 +217,37 @@ class StreamReply:
         self._texts_ended = 0
         self._shape: ChunkShape | None = None
         """Of its chunks, once it is known, until the reply is done."""
+        self._sent_shape: ChunkShape | None = None
+        """What they become for the client; None if they stay as they are."""
         self._has_rest = False
         """Whether an incomplete event is buffered."""
 
-    def forward_unread(self, data: bytes) -> bool:
-        """If these are chunks of the known shape, count them, to be forwarded without parsing; else return False."""
-        shape = self._shape
+    def forward_unread(self, data: bytes) -> bytes | None:
+        """If these are chunks of the known shape, count them and return them for the client, unparsed; else None."""
+        shape, sent = self._shape, self._sent_shape
         if shape is None or self._has_rest:
-            return False
+            return None
         text, chunks = shape.text_of(data), 1
         if text is None:
             texts = shape.texts_of(data)
             if not texts:
-                return False
+                return None
             text, chunks = b"".join(texts), len(texts)
+            data = data if sent is None else b"".join([sent.before + each + sent.after for each in texts])
+        elif sent is not None:
+            data = sent.before + text + sent.after
         seen = self.delivered
         seen.chunks += chunks
         seen.text_bytes += len(text)
         self.emitted.add_text(text)
-        return True
+        return data
 
     def direct_shape(self) -> DirectShape | None:
         """What the direct path uses in place of `forward_unread`, until something else is fed; None if unknown."""
         shape = self._shape
         if shape is None or self._has_rest:
             return None
-        return shape.before, shape.after, self.delivered, self.emitted.buffer()
+        return shape.before, shape.after, self._sent_shape, self.delivered, self.emitted.buffer()
 
     @property
     def tokens(self) -> int:
@@ -259,8 +275,8 @@ class StreamReply:
         for event in events:
             if self.is_cut:
                 return
-            if self.forward_unread(event):
-                self._held.append(event)
+            if (unread := self.forward_unread(event)) is not None:
+                self._held.append(unread)
                 continue
             for passed in self._read(event):
                 self._held.append(passed)
@@ -276,6 +292,7 @@ class StreamReply:
 
     def _read(self, event: bytes) -> tuple[bytes, ...]:
         """The events to forward to the client."""
+        received, event = event, self._renamed(event)
         data = event_data(event)
         if data is None:
             return ()  # a comment as keep-alive; the gateway sends its own
@@ -298,9 +315,16 @@ class StreamReply:
             return self._join(chunk, data, self._seam)
         self._count(chunk)
         self.emitted.add(chunk, data)
-        if self.started:
-            self._shape = shape_of(event, chunk)
+        self._note_shape(received, event, chunk)
         return (event,)
+
+    def _renamed(self, event: bytes) -> bytes:
+        return event if self._reply_model is None else with_reply_model(event, self._reply_model)
+
+    def _note_shape(self, received: bytes, sent: bytes, chunk: CompletionChunk) -> None:
+        if self.started:
+            self._shape = shape_of(received, chunk)
+            self._sent_shape = shape_of(sent, chunk) if sent is not received else None
 
     def _count(self, chunk: CompletionChunk) -> None:
         for choice in chunk.choices or ():
@@ -379,9 +403,12 @@ class StreamReply:
 class WholeReply:
     """A reply in one piece, buffered until it is complete and valid."""
 
-    __slots__ = ("_parts", "_price", "_size", "delivered", "usage")
+    __slots__ = ("_parts", "_price", "_reply_model", "_size", "delivered", "usage")
 
-    def __init__(self, *, price: Callable[[DeliveryCount], float] | None = None) -> None:
+    def __init__(
+        self, *, price: Callable[[DeliveryCount], float] | None = None, reply_model: bytes | None = None
+    ) -> None:
+        self._reply_model = reply_model
         self._parts: list[bytes] = []
         self._size = 0
         self._price = price
@@ -409,7 +436,12 @@ class WholeReply:
         if usage is not None:
             seen.prompt_tokens = usage.prompt_tokens
             seen.completion_tokens = usage.completion_tokens
-        return body if self._price is None else with_cost(body, self._price(seen))
+        return self._for_client(body)
+
+    def _for_client(self, body: bytes) -> bytes:
+        if self._reply_model is not None:
+            body = with_reply_model(body, self._reply_model)
+        return body if self._price is None else with_cost(body, self._price(self.delivered))
 
     def body(self) -> bytes:
         return b"".join(self._parts)
@@ -435,8 +467,11 @@ class EmbeddingReply(WholeReply):
         self.delivered.completion_tokens = 0
         if vectors.usage is not None:
             self.delivered.prompt_tokens = vectors.usage.prompt_tokens
-        return body if self._price is None else with_cost(body, self._price(self.delivered))
+        return self._for_client(body)
 
 
-def whole_reply(path: JobPath, *, price: Callable[[DeliveryCount], float] | None) -> WholeReply:
-    return EmbeddingReply(price=price) if path == EMBEDDINGS else WholeReply(price=price)
+def whole_reply(
+    path: JobPath, *, price: Callable[[DeliveryCount], float] | None, reply_model: bytes | None = None
+) -> WholeReply:
+    kind = EmbeddingReply if path == EMBEDDINGS else WholeReply
+    return kind(price=price, reply_model=reply_model)

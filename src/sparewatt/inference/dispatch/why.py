@@ -6,16 +6,18 @@ Where another node got the job, the costs of both are compared part by part. `se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sparewatt.core.ids import NodeId
 from sparewatt.core.plural import pluralize
 from sparewatt.inference.dispatch.model import MatchRecord, Outcome
+from sparewatt.inference.fleet.unmet_demand import WantedModel, most_wanted
 from sparewatt.inference.matcher.formula import RANKINGS
 from sparewatt.inference.matcher.model import Candidate, Decision, Rejection
 
 PARTS_NAMED = 3
+WANTED_NAMED = 5
 _PART_GAP_S_MIN = 0.001
 """A smaller gap is not worth a mention."""
 
@@ -86,6 +88,8 @@ class WhyReport:
     """The node has the model, but the request's policy or payer allowed other nodes only."""
     unlisted: int = 0
     """The node has the model, but is neither among the recorded candidates nor among the recorded rejections."""
+    wanted: list[WantedModel] = field(default_factory=list)
+    """Models that clients asked for and no node had, the most wanted first."""
 
     @property
     def chosen(self) -> int:
@@ -99,6 +103,7 @@ class WhyReport:
         self.lost.include(other.lost)
         self.ruled_out += other.ruled_out
         self.unlisted += other.unlisted
+        self.wanted = most_wanted([*self.wanted, *other.wanted])
 
 
 def look_back(
@@ -143,7 +148,7 @@ def _records_all_allowed(decision: Decision) -> bool:
 def sentences(report: WhyReport) -> list[str]:
     """The report in words, for the node's owner."""
     if not report.matches:
-        return ["There was no match yet."]
+        return ["There was no match yet.", *_wanted_sentences(report.wanted)]
     lines = [_sent_sentence(report)]
     if report.lost.count:
         lines.append(_lost_sentence(report.lost, report.matches))
@@ -158,7 +163,17 @@ def sentences(report: WhyReport) -> list[str]:
             f"No reason was recorded {_share_phrase(report.unlisted, report)}, although it has the model: "
             "others were better, or the request's policy or payer ruled it out."
         )
-    return lines
+    return lines + _wanted_sentences(report.wanted)
+
+
+def _wanted_sentences(wanted: Sequence[WantedModel]) -> list[str]:
+    if not wanted:
+        return []
+    names = ", ".join(
+        f"{each.name} ({pluralize(each.requests, 'request')} of {pluralize(each.keys, 'key')})"
+        for each in wanted[:WANTED_NAMED]
+    )
+    return [f"Asked for, and no node had it: {names}."]
 
 
 def _share_phrase(n: int, report: WhyReport) -> str:

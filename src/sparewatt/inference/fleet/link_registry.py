@@ -17,22 +17,36 @@ from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
+from sparewatt.inference.fleet.model_catalog import ModelCatalog, server_id_of
 from sparewatt.inference.fleet.name_registry import NameRegistry
 from sparewatt.inference.fleet.pinger import Pinger
 from sparewatt.inference.fleet.power_readings import PowerReadings
-from sparewatt.inference.matcher.node_row import HealthRules, offline_rows
+from sparewatt.inference.fleet.unmet_demand import UnmetDemand
+from sparewatt.inference.matcher.node_row import HealthRules, NodeRow, offline_rows
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import CLOSE_S, Socket
 from sparewatt.link.websocket_library import has_picows
-from sparewatt.protocol.link.frames import Opcode, Reject, Welcome, encode_message
-from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, ServerMetrics
+from sparewatt.protocol.link.frames import (
+    MODELS_NAMED_MAX,
+    WANTED_MODELS_MAX,
+    AssignedName,
+    ModelNames,
+    Opcode,
+    Reject,
+    Welcome,
+    encode_message,
+)
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, ServerMetrics
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
 
 LINK_UNAUTHENTICATED_MAX = 200
 """Sockets at once that have not yet shown who they are."""
+
+NAME_REASON_CHARS_MAX = 400
+"""Why a model has not the name that its id suggests: a sentence, and an id at most."""
 
 _log = Logger("sparewatt.links")
 
@@ -52,10 +66,15 @@ class ReceiptTaker(Protocol):
 class LinkedNode:
     """A link, and the socket that it is on. Implements SocketListener."""
 
-    __slots__ = ("_registry", "link", "receive", "resume", "send_queue", "socket")
+    __slots__ = ("_registry", "link", "models_told", "receive", "resume", "send_queue", "socket", "takes_names")
 
-    def __init__(self, registry: LinkRegistry, link: NodeLink, send_queue: SendQueue, socket: Socket) -> None:
+    def __init__(
+        self, registry: LinkRegistry, link: NodeLink, send_queue: SendQueue, socket: Socket, *, takes_names: bool
+    ) -> None:
         self._registry = registry
+        self.takes_names = takes_names
+        self.models_told: tuple[AssignedName, ...] | None = None
+        """What the node was told that its models are called."""
         self.link = link
         self.send_queue = send_queue
         self.socket = socket
@@ -93,6 +112,8 @@ class LinkRegistry:
         receipts: ReceiptTaker | None = None,
         before_sending: Callable[[], None] | None = None,
         on_left: Callable[[NodeId], None] = lambda _node: None,
+        catalog: ModelCatalog | None = None,
+        demand: UnmetDemand | None = None,
     ) -> None:
         """`links`: filled here; dispatch looks nodes up in it.
 
@@ -103,6 +124,8 @@ class LinkRegistry:
         self._receipts = receipts
         self._before_sending = before_sending
         self._on_left = on_left
+        self.catalog = catalog or ModelCatalog()
+        self._demand = demand or UnmetDemand(clock=clock)
         self._table = table
         self._tokens = tokens
         self._hosts = hosts
@@ -213,12 +236,14 @@ class LinkRegistry:
         self._table.set_owner(node_id, self.owners[node_id])
         send_queue = SendQueue(before_sending=self._before_sending)
         link = NodeLink(node_id, send_queue=send_queue, observer=self, clock=self._clock)
-        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket)
+        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket, takes_names=visitor.takes_names)
         self.links[node_id] = link
         self.version += 1
         self.changed.add(node_id)
         _log.info("node_joined", node=node_id, name=specs.name, models=len(specs.models))
+        self._rename_stale()
         held.start()
+        self._tell_names(node_id)
         if not link.is_lost:  # its socket may have ended during the handshake
             self._pinger.add(link)
 
@@ -278,22 +303,68 @@ class LinkRegistry:
             async with asyncio.timeout(2 * CLOSE_S):  # each cuts itself after half of that
                 await asyncio.gather(*(socket.wait_closed() for socket in sockets))
 
+    # names of nodes and models
+
+    def remember(self, node_id: NodeId, owner: AccountId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
+        """A node that is known from an earlier run, or from another process."""
+        self._table.remember(node_id, self.catalog.named(node_id, owner, specs), last_seen_unix_s=last_seen_unix_s)
+        self._table.set_owner(node_id, owner)
+        self.names.claim(node_id, owner, specs.name)
+        self._rename_stale()
+
+    def set_aliases(self, aliases: Mapping[str, str]) -> None:
+        """The operator's aliases of models: all nodes are named by them at once."""
+        if self.catalog.set_aliases(aliases):
+            self._rename([row.id for row in self._table])
+
     def _named(self, node_id: NodeId, specs: NodeSpecs) -> NodeSpecs:
         name = self.names.claim(node_id, self.owners[node_id], specs.name)
-        return specs if name == specs.name else msgspec.structs.replace(specs, name=name)
+        named = specs if name == specs.name else msgspec.structs.replace(specs, name=name)
+        return self.catalog.named(node_id, self.owners[node_id], named)
+
+    def _rename_stale(self) -> None:
+        """Models of other nodes whose names follow from what a node has just reported."""
+        self._rename(self.catalog.take_stale())
+
+    def _rename(self, node_ids: Iterable[NodeId]) -> None:
+        for _ in range(2):  # a name that follows from a digest vouches for no other: the second round is the last
+            for row in [row for node_id in node_ids if (row := self._table.get(node_id)) is not None]:
+                specs = self.catalog.named(row.id, row.owner, row.specs)
+                if specs is not row.specs:
+                    self._table.set_specs(row.id, specs)
+                    self.changed.add(row.id)
+                    self._tell_names(row.id)
+            node_ids = self.catalog.take_stale()
+
+    def _tell_names(self, node_id: NodeId) -> None:
+        """Tell a node's owner what the network calls its models, when that has changed."""
+        held, row = self._held.get(node_id), self._table.get(node_id)
+        if held is None or not held.takes_names or row is None:
+            return
+        models = tuple(self._assigned_name(row, model) for model in row.specs.models[:MODELS_NAMED_MAX])
+        if models != held.models_told:
+            held.models_told = models
+            wanted = tuple(wanted.name for wanted in self._demand.wanted()[:WANTED_MODELS_MAX])
+            held.link.send_names(ModelNames(models, wanted))
+
+    def _assigned_name(self, row: NodeRow, model: ModelReport) -> AssignedName:
+        why = self.catalog.naming_of(row.owner, model).why
+        return AssignedName(model.id, server_id_of(model), why[:NAME_REASON_CHARS_MAX] if why is not None else None)
 
     # what links report
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self._table.set_specs(node_id, self._named(node_id, specs))
         self.changed.add(node_id)
+        self._tell_names(node_id)
+        self._rename_stale()
 
     def on_load(self, node_id: NodeId, load: NodeLoad) -> None:
         if load.sensors is not None:
             self.power.note(node_id, load.sensors, unix_s=self._clock.unix_s())
         if load.server is not None:
             self.servers[node_id] = load.server
-        self._table.set_load(node_id, load, now_s=self._clock.now_s())
+        self._table.set_load(node_id, self.catalog.with_names(node_id, load), now_s=self._clock.now_s())
 
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None:
         self._table.set_rtt(node_id, rtt_s, now_s=self._clock.now_s())

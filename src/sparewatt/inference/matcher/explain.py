@@ -14,6 +14,7 @@ from sparewatt.core.plural import pluralize
 from sparewatt.inference.matcher.formula import NO_PREFERENCE, RANKINGS, Preference, Ranking
 from sparewatt.inference.matcher.model import Candidate, Decision, RejectedNode, Rejection
 from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.policy.model_names.parser import without_directories
 from sparewatt.protocol.api.matches import (
     DecisionExplanation,
     FunnelStep,
@@ -67,14 +68,16 @@ def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> DecisionExpl
         candidates_total=decision.total,
         funnel=_funnel(decision),
         rejected=[_describe_rejected(item, rows) for item in decision.rejected],
-        ranked=describe_ranked(decision.ranked, decision.ranking, rows),
+        ranked=describe_ranked(decision.ranked, decision.ranking, rows, model=decision.job.model),
         chosen=decision.best.node_id if decision.best else None,
         nearest_relaxations=[] if decision.ranked else _relaxations(decision),
     )
 
 
-def describe_ranked(ranked: Iterable[Candidate], ranking: str, rows: Mapping[NodeId, NodeRow]) -> list[RankedNode]:
-    return [_describe_candidate(item, RANKINGS[ranking], rows) for item in ranked]
+def describe_ranked(
+    ranked: Iterable[Candidate], ranking: str, rows: Mapping[NodeId, NodeRow], *, model: str
+) -> list[RankedNode]:
+    return [_describe_candidate(item, RANKINGS[ranking], rows, model) for item in ranked]
 
 
 def _preference(preference: Preference) -> MatchPreference | None:
@@ -113,8 +116,9 @@ def _describe_rejected(item: RejectedNode, rows: Mapping[NodeId, NodeRow]) -> No
     )
 
 
-def _describe_candidate(item: Candidate, ranking: Ranking, rows: Mapping[NodeId, NodeRow]) -> RankedNode:
+def _describe_candidate(item: Candidate, ranking: Ranking, rows: Mapping[NodeId, NodeRow], model: str) -> RankedNode:
     row = rows.get(item.node_id)
+    report = row.models.get(model) if row else None
     in_seconds = ranking.unit == "s"
     return RankedNode(
         node=item.node_id,
@@ -126,6 +130,8 @@ def _describe_candidate(item: Candidate, ranking: Ranking, rows: Mapping[NodeId,
         predicted_ttft_s=round(item.predicted_ttft_s, 6),
         cached_tokens=item.cached_tokens,
         price_usd=format_usd(item.price_nano),
+        quantization=report.quantization if report else None,
+        served_as=without_directories(report.served_as) if report and report.served_as is not None else None,
     )
 
 

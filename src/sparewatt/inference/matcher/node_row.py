@@ -127,6 +127,8 @@ class NodeRow:
     last_heard_s: float = 0.0
     last_seen_unix_s: float | None = None
     rtt_s: float = 0.0
+    overhead_s: float = 0.0
+    """Learned: what a first token takes beyond the round trip and the prompt's prefill."""
     suspect_until_s: float = 0.0
     own_jobs: int = 0
     own_unread_s: float = 0.0
@@ -148,6 +150,7 @@ class NodeRow:
     """Jobs sent from here, by model."""
     jobs_done: int = 0
     jobs_failed: int = 0
+    failed_in_row: int = 0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
 
@@ -270,7 +273,7 @@ def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     reading = position.reading.factor
     return (
         row.connected,
-        row.rtt_s,
+        row.rtt_s + row.overhead_s,
         position.figures.prefill_fixed_s * reading,
         position.figures.prefill_token_s * reading,
         position.figures.prefill_square_s * reading,

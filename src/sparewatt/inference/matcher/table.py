@@ -123,7 +123,9 @@ def free_slots(row: NodeRow) -> int:
 if TYPE_CHECKING:
     from sparewatt.inference.matcher.shortlist import Shortlists
 
-SUSPECT_AFTER_FAILURE_S = 45.0
+SUSPECT_FIRST_S, SUSPECT_S_MAX = 2.0, 60.0
+"""How long a node is suspect after a failure; each further one in a row doubles it."""
+FAILURES_IN_ROW_MAX = 16
 OUTPUT_TOKENS_DEFAULT = 256
 OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
@@ -139,6 +141,8 @@ DIRTY_ROWS_MAX = 64
 
 READ_LESSON_S = 0.25
 """Prompts are timed together until they should have taken this long: one may share its chunk with the next."""
+OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
+"""The hops between gateway and model server take time of their own: learned from prompts shorter than this."""
 STALL_MAX = 2.0
 """How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
 TAUGHT_MAX = 64
@@ -392,7 +396,7 @@ class NodeTable:
     def note_success(self, node_id: NodeId, *, model: ModelId, output_tokens: int | None) -> None:
         row = self._rows[node_id]
         row.jobs_done += 1
-        row.suspect_until_s = 0.0
+        row.suspect_until_s, row.failed_in_row = 0.0, 0
         if output_tokens is not None:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
@@ -405,7 +409,8 @@ class NodeTable:
     def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
         row = self._rows[node_id]
         row.jobs_failed += 1
-        row.suspect_until_s = now_s + SUSPECT_AFTER_FAILURE_S
+        row.suspect_until_s = now_s + min(SUSPECT_S_MAX, SUSPECT_FIRST_S * 2**row.failed_in_row)
+        row.failed_in_row = min(FAILURES_IN_ROW_MAX, row.failed_in_row + 1)
         self._mark(row)
 
     def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> None:
@@ -422,8 +427,11 @@ class NodeTable:
     def _learn_reading(self, row: NodeRow, position: ColumnPosition, reservation: Reservation, now_s: float) -> None:
         """A prompt is timed from when it arrived, or from when the one before it was read."""
         is_beside_answers = row.own_jobs > 1
-        turn_s = max(reservation.made_at_s + row.rtt_s, row.read_at_s)
-        took_s = max(0.0, now_s - turn_s)
+        there_s = reservation.made_at_s + row.rtt_s
+        took_s = max(0.0, now_s - max(there_s, row.read_at_s))
+        if there_s >= row.read_at_s:
+            self._learn_overhead(row, reservation, took_s)
+            took_s = max(0.0, took_s - row.overhead_s)
         row.read_took_s += took_s
         row.read_done_s += reservation.figures_s * (position.figures.read_slower if is_beside_answers else 1.0)
         row.read_at_s = now_s
@@ -437,6 +445,12 @@ class NodeTable:
             position.reading.add(observed=row.read_took_s, predicted=row.read_done_s, faster_max=faster_max)
         row.read_done_s = row.read_took_s = 0.0
         row.is_read_undisturbed = not row.load.foreign and row.own_jobs <= row.specs.slots
+
+    def _learn_overhead(self, row: NodeRow, reservation: Reservation, took_s: float) -> None:
+        """What comes on top of round trip and prefill, from short prompts that nothing delayed."""
+        if row.is_read_undisturbed and reservation.prefill_s < OVERHEAD_FROM_S:
+            lesson_s = max(-OVERHEAD_S_MAX, min(OVERHEAD_S_MAX, took_s - reservation.prefill_s - row.overhead_s))
+            row.overhead_s = max(0.0, min(OVERHEAD_S_MAX, row.overhead_s + OVERHEAD_EWMA * lesson_s))
 
     def _count_steps(self, row: NodeRow, now_s: float) -> None:
         """Count the steps that its figures allow each model in use, up to now, before something changes.

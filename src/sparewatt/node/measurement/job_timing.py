@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -44,6 +45,9 @@ class JobTiming:
     @property
     def mean_context(self) -> float:
         return self.prompt_tokens + self.completion_tokens / 2
+
+    def events_since(self, from_s: float) -> int:
+        return len(self.events_s) - bisect.bisect_right(self.events_s, from_s)
 
     def tokens_between(self, from_s: float, until_s: float) -> float:
         """Some servers send several tokens in one event."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -35,6 +37,8 @@ TEMPLATE_TOKENS = 64
 """What a chat template and the answer may add to a prompt."""
 TOKENS_PER_WORD = 1.3
 """Until a server has counted some."""
+LENGTH_MISSED_FACTOR = 1.5
+"""A prompt of another length than was meant, since words have other lengths here, only teaches those."""
 WRITE_TOKENS = 24
 LONG_WRITE_TOKENS = 16
 WRITE_S = 0.5
@@ -44,7 +48,10 @@ REPEAT_S = 0.7
 """A sample that took less is taken twice, and the better counts: the other one was disturbed, or a kernel compiled."""
 BATCH_MIN, BATCH_MAX = 2, 16
 """Two show what a second job costs; more than sixteen would keep an owner's machine busy for long."""
-BATCH_TOKENS = 16
+BATCH_STEPS = 24
+"""Timed with all of a batch writing."""
+BATCH_LEAD_FACTOR, BATCH_LEAD_MAX = 1.5, 256
+"""What the first of a batch may write while the prompts of the others are read: their time, and a bound."""
 SMALL_BATCH = 4
 WRITERS_MAX = 4
 WRITERS_TOKENS_MAX = 512
@@ -94,12 +101,13 @@ class SpeedMeter:
                 progress("reads (2 of 3)")
                 read = await self._read(model, LENGTHS[0], max_tokens=1)
                 progress(f"writes {size} at once (3 of 3)")
-                batch = await self._write_at_once(model, size, min(BATCH_TOKENS, _write_tokens(alone.step_s)))
+                single = (1, alone.mean_context, alone.step_s)
+                batch = await self._write_at_once(model, size, single, lead_s=alone.ttft_s)
         except TimeoutError:
             raise _too_slow(model, MEASURE_S) from None
         return SpeedSamples(
             prefill=((read.prompt_tokens, read.ttft_s),),
-            decode=((1, alone.mean_context, alone.step_s), *([batch] if batch else [])),
+            decode=(single, *([batch] if batch else [])),
         )
 
     async def refine(
@@ -118,7 +126,7 @@ class SpeedMeter:
             if batch_size(at_once) > SMALL_BATCH and all(jobs != SMALL_BATCH for jobs, _, _ in run.decode):
                 progress(f"writes {SMALL_BATCH} at once")
                 async with asyncio.timeout(STAGE_S):
-                    batch = await self._write_at_once(model, SMALL_BATCH, _write_tokens(_alone_s(run)))
+                    batch = await self._write_at_once(model, SMALL_BATCH, run.decode[0], lead_s=run.prefill[0][1])
                 if batch is not None:
                     run = msgspec.structs.replace(run, decode=(*run.decode, batch))
                     await keep(run)
@@ -172,6 +180,8 @@ class SpeedMeter:
         if first.took_s >= REPEAT_S:
             return first
         again = await self._timer.run(model, self._words(model, tokens), max_tokens)
+        if not 1 / LENGTH_MISSED_FACTOR < first.prompt_tokens / tokens < LENGTH_MISSED_FACTOR:
+            return again
         return min(first, again, key=lambda job: job.ttft_s / job.prompt_tokens)
 
     async def _longer_prompts(
@@ -192,53 +202,78 @@ class SpeedMeter:
             await keep(run)
         return run
 
-    async def _write_at_once(self, model: str, size: int, tokens: int) -> tuple[int, float, float] | None:
-        """None if the server refuses so many."""
+    async def _write_at_once(
+        self, model: str, size: int, single: tuple[int, float, float], *, lead_s: float
+    ) -> tuple[int, float, float] | None:
+        """As `single` is for one answer, with a short prompt that takes at most `lead_s`; None if refused.
+
+        Their prompts are read one after the other, so the first may have written much when the last begins: all may
+        write for longer, and are stopped as soon as all have written together for a while.
+        """
+        _, context, step_s = single
+        steps = min(BATCH_STEPS, _write_tokens(step_s))
+        limit = round(steps + min(BATCH_LEAD_MAX, BATCH_LEAD_FACTOR * size * lead_s / step_s))
+        timings, are_done = [JobTiming() for _ in range(size)], asyncio.Event()
+
+        def note() -> None:
+            if all(timing.events_s for timing in timings):
+                from_s = max(timing.events_s[0] for timing in timings)
+                if min(timing.events_since(from_s) for timing in timings) >= steps:
+                    are_done.set()
+
         try:
-            async with asyncio.TaskGroup() as tasks:
-                jobs = [tasks.create_task(self._timer.run(model, self._short_prompt(), tokens)) for _ in range(size)]
-        except* BackendError as errors:
-            _log.info("batch_not_measured", why=str(errors.exceptions[0]))
-            jobs = []
-        batch = [job.result() for job in jobs]
-        if not batch:
+            async with self._writing(model, self._short_prompt, limit, timings, note) as jobs:
+                await _wait_for(are_done, jobs)
+        except BackendError as error:
+            _log.info("batch_not_measured", why=str(error))
             return None
-        return size, sum(job.mean_context for job in batch) / size, batch_step_s(batch)
+        return size, context, batch_step_s(timings)
 
     async def _read_beside_writers(self, model: str, run: SpeedSamples, writers: int) -> SpeedSamples:
-        """Unchanged if the answers ended too soon after the prompt came."""
+        """Unchanged if the server refuses so many, or the answers ended too soon after the prompt came."""
         tokens, alone_s = max(
             (sample for sample in run.prefill if sample[1] <= SECOND_LENGTH_S), default=run.prefill[0]
         )
         steps_max = alone_s / max(_alone_s(run), 1e-4)
         limit = round(min(WRITERS_TOKENS_MAX, max(2.0 * steps_max + 8 * WRITER_EVENTS, WRITE_TOKENS_MAX)))
-        timings = [JobTiming() for _ in range(writers)]
-        beginnings = [asyncio.Event() for _ in range(writers)]
+        timings, are_writing = [JobTiming() for _ in range(writers)], asyncio.Event()
+
+        def note() -> None:
+            if min(len(timing.events_s) for timing in timings) >= WRITER_EVENTS:
+                are_writing.set()
+
+        try:
+            async with self._writing(model, self._long_task, limit, timings, note) as jobs:
+                await _wait_for(are_writing, jobs)
+                read = await self._timer.run(model, self._words(model, round(tokens)), 1)
+                ends_s = [timing.events_s[-1] for job, timing in zip(jobs, timings, strict=True) if job.done()]
+        except BadBackendReply as error:  # it may refuse so many
+            _log.info("sharing_not_measured", why=str(error))
+            return run
+        shared = shared_sample(read, timings, until_s=min(ends_s, default=math.inf), alone_s=alone_s / tokens)
+        return run if shared is None else msgspec.structs.replace(run, shared=shared, writers=writers)
+
+    @asynccontextmanager
+    async def _writing(
+        self,
+        model: str,
+        prompt: Callable[[], str],
+        max_tokens: int,
+        timings: Sequence[JobTiming],
+        on_event: Callable[[], None],
+    ) -> AsyncIterator[list[asyncio.Task[JobTiming]]]:
+        """Jobs that are stopped on leaving."""
+        run = self._timer.run
         jobs = [
-            asyncio.create_task(self._write_until_cancelled(model, limit, timing, begun))
-            for timing, begun in zip(timings, beginnings, strict=True)
+            asyncio.create_task(run(model, prompt(), max_tokens, timing=timing, on_event=on_event))
+            for timing in timings
         ]
         try:
-            for begun in beginnings:
-                await begun.wait()
-            read = await self._timer.run(model, self._words(model, round(tokens)), 1)
-            ends_s = [timing.events_s[-1] for job, timing in zip(jobs, timings, strict=True) if job.done()]
+            yield jobs
         finally:
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
-        shared = shared_sample(read, timings, until_s=min(ends_s, default=math.inf), alone_s=alone_s / tokens)
-        return run if shared is None else msgspec.structs.replace(run, shared=shared, writers=writers)
-
-    async def _write_until_cancelled(self, model: str, limit: int, timing: JobTiming, begun: asyncio.Event) -> None:
-        def note() -> None:
-            if len(timing.events_s) >= WRITER_EVENTS:
-                begun.set()
-
-        try:
-            await self._timer.run(model, self._long_task(), limit, timing=timing, on_event=note)
-        finally:
-            begun.set()
 
     def _short_prompt(self) -> str:
         return f"{self._salt()} Count from one to fifty."
@@ -254,6 +289,19 @@ class SpeedMeter:
     def _salt(self) -> str:
         """New each time and at the front, so that no prefix cache shortens the work."""
         return self.rng.randbytes(6).hex()
+
+
+async def _wait_for(event: asyncio.Event, jobs: Sequence[asyncio.Task[JobTiming]]) -> None:
+    """Until it is set or all jobs have ended. Raises BackendError if one of them fails before."""
+    waiting = asyncio.ensure_future(event.wait())
+    running: set[asyncio.Future[Any]] = {waiting, *jobs}
+    try:
+        while not waiting.done() and len(running) > 1:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for job in done:
+                job.result()
+    finally:
+        waiting.cancel()
 
 
 def batch_size(at_once: int) -> int:

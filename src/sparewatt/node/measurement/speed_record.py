@@ -23,6 +23,8 @@ _log = Logger("sparewatt.node")
 RUNS_MAX = 3
 """So a machine that became slower is known as such after three runs."""
 QUOTE_S = 3600.0
+REFUTES_FROM = 3.0
+"""From so many times its expected speed on, the expectation is not about this machine."""
 QUOTE_CHANGE_MIN = 0.1
 """A smaller change is noise, and no reason for another price."""
 _T = TypeVar("_T")
@@ -84,8 +86,15 @@ def _quote(
         if is_young or not run.is_complete or not _differs(before.basis, basis):
             return before.basis, before.quoted_at
     if run.is_disturbed:
-        return (before.basis if before is not None else expected or basis), 0.0
+        known = before.basis if before is not None else expected
+        return (basis if known is None or _refutes(known, basis) else known), 0.0
     return basis, now_unix_s if run.is_complete else 0.0
+
+
+def _refutes(expected: PriceBasis, seen: PriceBasis) -> bool:
+    """Other work can only make a machine look slower: one that is much faster than expected is no such machine."""
+    pairs = ((expected.prompt_tps, seen.prompt_tps), (expected.completion_tps, seen.completion_tps))
+    return any(now > REFUTES_FROM * before for before, now in pairs)
 
 
 def _differs(quoted: PriceBasis, basis: PriceBasis) -> bool:

@@ -91,6 +91,10 @@ class RankedNode(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int
     """Tokens of the prompt that are expected in the node's prefix cache."""
     price_usd: str
+    quantization: str | None = None
+    """Of the model on this node, as it reports it now."""
+    served_as: str | None = None
+    """What the node's server calls the model, if not as the network does."""
 
 
 class DecisionExplanation(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from sparewatt.protocol.link.node_report import ModelName
+
 
 class ModelPricing(msgspec.Struct, frozen=True, kw_only=True):
     """The lowest price of all nodes, in dollars per token, as decimal strings."""
@@ -23,11 +25,36 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int | None
     """The longest of all nodes; None if no node reports it."""
     capabilities: list[str]
+    aliases: list[str] = []
+    """What else a request may call it: well-known ids, and the operator's aliases."""
     quantizations: list[str]
+    """As nodes report them. A request for `id:quantization` is served by nodes with such a one."""
     nodes_online: int
     warm: int
     """Nodes that have it loaded."""
     pricing: ModelPricing
+
+
+class NewModelAlias(msgspec.Struct, frozen=True, kw_only=True):
+    name: ModelName
+    """An id of a model server, or a weights digest (`sha256:…`)."""
+    target: ModelName
+    """The model that it means, by any of its names."""
+
+
+class ModelAlias(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's word for what an id means."""
+
+    name: str
+    target: str
+    """The network's name of the model."""
+    created_at: float
+    """In Unix seconds."""
+
+
+class ModelAliasList(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[ModelAlias]
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,6 +91,9 @@ class NodeModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model on one node."""
 
     id: str
+    """The network's name of it."""
+    served_as: str | None = None
+    """What the node's server calls it, if that is something else."""
     state: ModelState
     context_length: int | None
     """In tokens."""
@@ -197,6 +200,15 @@ class MatchLosses(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the cost with the largest average gap, the worst first."""
 
 
+class ModelDemand(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that clients asked for and no node had."""
+
+    model: str
+    requests: int
+    keys: int
+    """How many API keys asked for it."""
+
+
 class NodeMatchReport(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of recent matches for one node."""
 
@@ -215,6 +227,8 @@ class NodeMatchReport(msgspec.Struct, frozen=True, kw_only=True):
     """Matches whose policy or payer allowed other nodes only."""
     unlisted: int
     """Matches of which no reason was stored: the node has the model, and is in neither of the stored lists."""
+    wanted: list[ModelDemand] = []
+    """Models that were asked for in the last day while no node had them, the most wanted first."""
     sentences: list[str]
     """The same as text for people."""
 

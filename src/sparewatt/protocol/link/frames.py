@@ -5,7 +5,7 @@ link itself; every job has a stream of its own, numbered by the gateway. Control
 credit: a node may send `window_bytes` of a reply, and more as CREDIT arrives.
 
     node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, GOODBYE     HEAD, DATA, END, FAIL       (per job)
-    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, GOODBYE     OPEN, BODY, CREDIT, CANCEL  (per job)
+    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, NAMES, GOODBYE     OPEN, BODY, CREDIT, CANCEL
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ from sparewatt.core.limits import (
     LINK_FRAME_BYTES_MAX,
     REQUEST_BODY_BYTES_MAX,
 )
-from sparewatt.protocol.link.node_report import Address, Hex32, NodeLoad, NodeSpecs, ShortText, Signature
+from sparewatt.protocol.link.node_report import Address, Hex32, ModelName, NodeLoad, NodeSpecs, ShortText, Signature
 from sparewatt.protocol.signing import Domain, StructMember, typed_digest
 
 PROTOCOL_VERSION = 1
+MODELS_NAMED_MAX, WANTED_MODELS_MAX = 50, 10
+"""What an owner reads, and what fits into a control message however long the names are."""
 LINK_PATH = "/link/v1"
 _HEADER = struct.Struct(">BII")
 FRAME_HEADER_BYTES = _HEADER.size
@@ -61,6 +63,7 @@ class Opcode(enum.IntEnum):
     RECEIPT = 11
     COUNTERSIGNED = 12
     SHEET = 13
+    NAMES = 14
     OPEN = 16
     BODY = 17
     CREDIT = 18
@@ -91,6 +94,8 @@ class Hello(msgspec.Struct, frozen=True):
     protocol: int = PROTOCOL_VERSION
     agent_version: ShortText = "unknown"
     token: Annotated[str, Meta(max_length=200)] | None = None
+    takes_names: bool = False
+    """Whether the node knows NAMES. An older one omits it."""
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -113,6 +118,23 @@ class Welcome(msgspec.Struct, frozen=True):
     process. A node that knows the field keeps a link to each; an older node serves the process that it reached."""
     link_port: _Port | None = None
     """The port of this process."""
+
+
+class AssignedName(msgspec.Struct, frozen=True):
+    """One of a node's models, as its network names it."""
+
+    name: ModelName
+    served_as: ModelName
+    why: Text | None = None
+    """Why it does not have the name that its id suggests."""
+
+
+class ModelNames(msgspec.Struct, frozen=True):
+    """What the network calls a node's models; for its owner, the node itself does not need it."""
+
+    models: Annotated[tuple[AssignedName, ...], Meta(max_length=MODELS_NAMED_MAX)] = ()
+    wanted_models: Annotated[tuple[ModelName, ...], Meta(max_length=WANTED_MODELS_MAX)] = ()
+    """Models that clients have asked for and no node serves, the most wanted first."""
 
 
 class Reject(msgspec.Struct, frozen=True):

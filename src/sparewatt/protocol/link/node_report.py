@@ -186,6 +186,8 @@ class ModelReport(msgspec.Struct, frozen=True):
     """Of the file of weights, where the server reports it: `sha256:…`."""
     price_basis: PriceBasis | None = None
     """None if the owner set the prices, or the node is of a version that divides by the speeds alone."""
+    served_as: ModelName | None = None
+    """The model server's own id, where a gateway has put the network's name of the model into `id`."""
 
     @property
     def load_s(self) -> float:

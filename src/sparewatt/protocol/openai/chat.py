@@ -7,12 +7,13 @@ be valid JSON, and is passed on unread.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson, SparewattError
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN, RETRY_AFTER_S_MAX
@@ -26,6 +27,10 @@ MESSAGES_MAX = 20_000
 TOKENS_MAX = 1 << 24
 TokenCount = Annotated[int, Meta(ge=0, le=TOKENS_MAX)]
 ModelField = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX)]
+MODELS_MAX = 8
+"""Models that a request may name: each may take a match, and a wait, before the next is tried."""
+ModelChoice = Annotated[list[ModelField], Meta(max_length=MODELS_MAX)]
+"""Tried in this order, after `model` if there is one."""
 AnswerCount = Annotated[int, Meta(ge=1, le=128)]
 
 NULL = msgspec.Raw(b"null")
@@ -44,7 +49,6 @@ class StreamOptions(msgspec.Struct, frozen=True):
 class ChatRequest(msgspec.Struct, frozen=True):
     """The fields of a chat request that decide where it goes and how its reply is read."""
 
-    model: ModelField
     messages: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=MESSAGES_MAX)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -57,6 +61,8 @@ class ChatRequest(msgspec.Struct, frozen=True):
     logprobs: msgspec.Raw = NULL
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Which nodes may serve it, in the vocabulary of `policy/`; nodes do not get it. Empty if it is absent."""
+    model: ModelField | UnsetType = UNSET
+    models: ModelChoice | UnsetType | None = UNSET
 
     @property
     def output_limit(self) -> int | None:
@@ -182,9 +188,23 @@ _encode = msgspec.json.Encoder().encode
 # requests
 
 
+def models_of(model: str | UnsetType, models: Sequence[str] | UnsetType | None) -> tuple[str, ...]:
+    """The models to try, in order. Raises InvalidField if there is none, or there are too many."""
+    if models is UNSET and model is not UNSET:
+        return (model,)
+    named = tuple(dict.fromkeys([*([] if model is UNSET else [model]), *(models or ())]))
+    if not named:
+        raise InvalidField("The field 'model' is required.", param="model")
+    if len(named) > MODELS_MAX:
+        raise InvalidField(f"A request may name {MODELS_MAX} models, not {len(named)}.", param="models")
+    return named
+
+
 def parse_chat(body: bytes) -> ChatRequest:
     """Raises InvalidJson, InvalidField (naming the field) or BodyTooLarge; never anything else."""
-    return parse_body(_chat_decoder, body)
+    chat = parse_body(_chat_decoder, body)
+    models_of(chat.model, chat.models)
+    return chat
 
 
 def parse_plain(body: bytes) -> PlainChatRequest | None:
@@ -268,6 +288,29 @@ def for_node(
     elif bytes(fields.get("max_completion_tokens", NULL)) != b"null":  # every server knows the older name
         fields["max_tokens"] = fields["max_completion_tokens"]
     return _encode(fields)
+
+
+class _ModelEnvelope(msgspec.Struct, frozen=True):
+    model: str | None = None
+
+
+_model_decoder = msgspec.json.Decoder(_ModelEnvelope)
+_MODEL_VALUE = re.compile(rb'("model"\s*:\s*)"[^"\\]*"')
+"""In JSON, no text can hold this: the quotes would be escaped. A name with escapes is not matched."""
+
+
+def with_model(body: bytes, model: str) -> bytes:
+    """The same request for a server that calls the model so: one field's bytes are replaced, the rest is copied."""
+    name = _encode(model)
+    renamed, count = _MODEL_VALUE.subn(lambda found: found[1] + name, body, count=1)
+    if count and _model_decoder.decode(renamed).model == model:
+        return renamed
+    return _encode(_fields_decoder.decode(body) | {"model": msgspec.Raw(name)})
+
+
+def with_reply_model(reply: bytes, model: bytes) -> bytes:
+    """A reply or an event of a stream under the name that the client used, given as JSON; without a name, as it is."""
+    return _MODEL_VALUE.sub(lambda found: found[1] + model, reply, count=1)
 
 
 def _spliced(body: bytes, *, stream: bool, output_limit: int | None) -> bytes | None:

@@ -95,6 +95,7 @@ _NOT_IMPLEMENTED: Mapping[str, frozenset[str]] = {"llama.cpp": frozenset({"echo"
 
 _NAMES_MAX, _NAME_CHARS_MAX = 32, 64
 _NOT_IN_HEADER = re.compile(r"[^A-Za-z0-9_.\-]")
+_NOT_PRINTABLE = re.compile(r"[^ -~]")
 
 
 def unknown_fields(fields: Mapping[str, msgspec.Raw], path: JobPath) -> tuple[str, ...]:
@@ -125,6 +126,11 @@ def unsupported_by(names: tuple[str, ...], server: str) -> tuple[str, ...]:
 
 def _is_default(name: str, value: bytes) -> bool:
     return value == b"null" or value in _DEFAULTS.get(name, ())
+
+
+def header_value(text: str) -> str:
+    """A text from a client or a node, made safe for a header."""
+    return text if text.isascii() and text.isprintable() else _NOT_PRINTABLE.sub("_", text)
 
 
 def header_names(names: tuple[str, ...]) -> tuple[str, ...]:

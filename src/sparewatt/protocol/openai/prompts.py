@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson
 from sparewatt.protocol.link.frames import JobPath
-from sparewatt.protocol.openai.chat import NULL, AnswerCount, ModelField, StreamOptions, TokenCount, parse_body
+from sparewatt.protocol.openai.chat import (
+    NULL,
+    AnswerCount,
+    ModelChoice,
+    ModelField,
+    StreamOptions,
+    TokenCount,
+    parse_body,
+)
 
 PROMPTS_MAX = 2048
 """Texts of one request: OpenAI's own bound."""
@@ -34,8 +42,9 @@ class PromptInputs(msgspec.Struct, frozen=True):
 
 
 class CompletionRequest(msgspec.Struct, frozen=True):
-    model: ModelField
     prompt: Texts
+    model: ModelField | UnsetType = UNSET
+    models: ModelChoice | UnsetType | None = UNSET
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: TokenCount | None = None

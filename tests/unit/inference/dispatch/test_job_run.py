@@ -144,6 +144,7 @@ def test_the_reply_says_who_served_it() -> None:
         "x-sparewatt-attempts": "2",
         "x-sparewatt-node": second.id,
         "x-sparewatt-region": "eu-west",
+        "x-sparewatt-model": MODEL,
     }
 
 

@@ -16,6 +16,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.inference.fleet import link_registry as links_module
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry
+from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link import handshake
@@ -93,7 +94,7 @@ class Visit:
 class Registry(LinkRegistry):
     """The registry, with all that it works on in reach."""
 
-    def __init__(self, ports: LinkPorts | None = None) -> None:
+    def __init__(self, ports: LinkPorts | None = None, demand: UnmetDemand | None = None) -> None:
         self.clock, self.table, self.tokens = ManualClock(), NodeTable(), Tokens()
         self.visits: list[Visit] = []
         self.left: list[NodeId] = []
@@ -109,6 +110,7 @@ class Registry(LinkRegistry):
             ports=ports,
             before_sending=self._count_sending,
             on_left=self.left.append,
+            demand=demand,
         )
 
     def _count_sending(self) -> None:

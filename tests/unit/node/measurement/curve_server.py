@@ -82,7 +82,7 @@ class _Job:
 
 
 class CurveServer(ScriptedBackend):
-    """One token per word, and a few for the template. `slots` answers at once."""
+    """`slots` answers at once."""
 
     def __init__(self, clock: VirtualClock, curve: Speed, *, slots: int = 64, context: int = 1 << 20) -> None:
         super().__init__()
@@ -92,6 +92,7 @@ class CurveServer(ScriptedBackend):
         self.context = context
         self.others = 0
         """Requests of other clients, as its counters show them."""
+        self.tokens_per_word = 1
         self.answer_tokens = 10_000
         self.on_post: Callable[[], None] = lambda: None
         self.jobs: list[_Job] = []
@@ -107,7 +108,7 @@ class CurveServer(ScriptedBackend):
         self.on_post()
         request = json.loads(body)
         text = request["messages"][0]["content"] if "messages" in request else request["input"]
-        tokens = len(text.split()) + TEMPLATE_TOKENS
+        tokens = self.tokens_per_word * len(text.split()) + TEMPLATE_TOKENS
         if tokens > self.context:
             yield BackendReply(400, "application/json", self._stream())
             return

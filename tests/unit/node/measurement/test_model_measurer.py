@@ -26,7 +26,7 @@ from tests.waiting import until
 CURVE = Speed(
     prefill_tps=20_000.0, decode_tps=150.0, ttft_s=0.02, step_per_job_s=0.0003, prefill_pace=0.9, decode_pace=0.1
 )
-EXPECTED = PriceBasis(prompt_tps=777.0, completion_tps=77.0, source="expected")
+EXPECTED = PriceBasis(prompt_tps=7770.0, completion_tps=777.0, source="expected")
 WARM = backend_model(MODEL, context_length=32_768)
 
 

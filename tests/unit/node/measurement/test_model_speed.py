@@ -108,6 +108,15 @@ async def test_prompts_have_the_lengths_that_a_difference_needs_by_the_servers_c
     assert [jobs for jobs, _, _ in run.decode] == [1, 16, 4]
 
 
+async def test_a_server_that_counts_bytes_gets_prompts_of_the_same_lengths() -> None:
+    clock = VirtualClock()
+    async with clock.running():
+        server = CurveServer(clock, GPU)
+        server.tokens_per_word = 6
+        run = await complete_run(server, clock)
+    assert [round(tokens, -2) for tokens, _ in run.prefill] == [200, 2000, 8000]
+
+
 async def test_a_slow_machine_is_not_busy_for_minutes() -> None:
     clock = VirtualClock()
     async with clock.running():

@@ -121,12 +121,19 @@ def test_a_clock_that_was_set_back_does_not_freeze_a_price() -> None:
     assert after(record, complete(tps=3000.0), now_s=NOW_S - 10 * QUOTE_S).basis.prompt_tps == 3000.0
 
 
-@pytest.mark.parametrize("tps", [10.0, 1000.0, 1e5])
+@pytest.mark.parametrize("tps", [10.0, 100.0, 1000.0])
 def test_on_a_busy_machine_the_price_does_not_depend_on_how_busy_it_was(tps: float) -> None:
     record = after(None, Run(samples=samples(tps=tps), is_disturbed=True))
     assert (record.basis, record.quoted_at) == (EXPECTED, 0.0)
     again = after(record, Run(samples=samples(tps=2 * tps), is_disturbed=True))
     assert again.basis == EXPECTED
+
+
+def test_a_machine_that_is_much_faster_than_expected_is_priced_by_what_was_seen() -> None:
+    record = after(None, Run(samples=samples(tps=1e5), is_disturbed=True))
+    assert (record.basis.prompt_tps, record.basis.source, record.quoted_at) == (1e5, "measured", 0.0)
+    slower = after(record, Run(samples=samples(tps=1e4), is_disturbed=True))
+    assert slower.basis == record.basis
 
 
 def test_without_an_expectation_a_disturbed_run_is_all_there_is() -> None:

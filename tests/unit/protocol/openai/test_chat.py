@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import UNSET, UnsetType
 
 from sparewatt.core.errors import InvalidField, InvalidJson, ModelNotFound
 from sparewatt.protocol.openai.chat import (
@@ -11,10 +12,13 @@ from sparewatt.protocol.openai.chat import (
     as_stream,
     error_body,
     for_node,
+    models_of,
     parse_chat,
     read_chunk,
     read_completion,
     read_error_message,
+    with_model,
+    with_reply_model,
 )
 
 CHAT: dict[str, Any] = {"model": "llama", "messages": [{"role": "user", "content": "hi"}]}
@@ -305,3 +309,43 @@ def test_an_error_has_all_four_keys_of_openais() -> None:
 def test_an_empty_body_is_called_empty(body: bytes) -> None:
     with pytest.raises(InvalidJson, match="The body is empty"):
         parse_chat(body)
+
+
+# names of models
+
+
+def test_models_are_tried_in_the_order_in_which_they_are_named() -> None:
+    assert models_of("a", UNSET) == ("a",)
+    assert models_of("a", ["b", "a", "c", "b"]) == ("a", "b", "c")
+    assert models_of(UNSET, ["b", "c"]) == ("b", "c")
+    nothing: list[list[str] | UnsetType | None] = [UNSET, None, []]
+    for models in nothing:
+        with pytest.raises(InvalidField, match="'model' is required"):
+            models_of(UNSET, models)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"model":"a","messages":[]}', id="first"),
+        pytest.param(b'{"messages":[],"model" :\n "a" }', id="last, with space"),
+        pytest.param(b'{"messages":[{"role":"model","content":"\\"model\\":\\"a\\""}],"model":"a"}', id="in a text"),
+        pytest.param(b'{"metadata":{"model":"a"},"model":"a"}', id="nested before it"),
+        pytest.param(b'{"x":{"model":"a"},"mod\\u0065l":"a"}', id="an escaped name"),
+        pytest.param(b'{"model":"\\u0061"}', id="an escaped value"),
+        pytest.param(b'{"messages":[]}', id="none"),
+    ],
+)
+def test_one_field_is_renamed_and_nothing_else(body: bytes) -> None:
+    renamed = with_model(body, 'org/"b"')
+    assert json.loads(renamed) == json.loads(body) | {"model": 'org/"b"'}
+
+
+def test_a_body_is_copied_but_for_the_name() -> None:
+    body = b'{ "messages" : [ ], "model": "a", "temperature":0.10 }'
+    assert with_model(body, "bc") == body.replace(b'"a"', b'"bc"')
+
+
+def test_a_reply_without_a_name_stays_as_it_is() -> None:
+    assert with_reply_model(b'data: {"choices":[]}\n\n', b'"m"') == b'data: {"choices":[]}\n\n'
+    assert with_reply_model(b'{"model":"x","a":{"model":"y"}}', b'"m"') == b'{"model":"m","a":{"model":"y"}}'

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from sparewatt.sim.servers.facts import ServerTruth, ServerKind
+from sparewatt.sim.servers.facts import ServerKind, ServerTruth
 
 MakeFacts = Callable[..., ServerTruth]
 KINDS: tuple[ServerKind, ...] = get_args(ServerKind)

@@ -1,0 +1,52 @@
+"""What a node tells its owner about names: which models of the network it serves, and if none, what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparewatt.core.clock import Clock, Timer
+from sparewatt.protocol.link.frames import AssignedName, ModelNames
+
+WANTED_NAMED = 5
+NOTHING_AFTER_S = 15.0
+"""A node joins before it has looked at its model server: having no model is worth a sentence only after a while."""
+
+
+class NameNotices:
+    """One for all links: each process of a gateway says the same."""
+
+    def __init__(self, notify: Callable[[str], None], *, clock: Clock) -> None:
+        self._notify = notify
+        self._clock = clock
+        self._told: tuple[AssignedName, ...] | None = None
+        self._timer: Timer | None = None
+
+    def on_names(self, names: ModelNames) -> None:
+        """Tell the owner what is new."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if names.models == self._told:
+            return
+        if names.models:
+            self._tell(names)
+        else:
+            self._timer = self._clock.call_later(NOTHING_AFTER_S, lambda: self._tell(names))
+
+    def _tell(self, names: ModelNames) -> None:
+        self._told = names.models
+        for sentence in name_sentences(names):
+            self._notify(sentence)
+
+
+def name_sentences(names: ModelNames) -> list[str]:
+    served = [_described(model) for model in names.models if model.why is None]
+    sentences = [f"serves {', '.join(served)}"] if served else ["serves no model of the network yet"]
+    sentences += [f"{model.served_as} is called {model.name}: {model.why}" for model in names.models if model.why]
+    if not served and names.wanted_models:
+        sentences.append(f"asked for and served by nobody: {', '.join(names.wanted_models[:WANTED_NAMED])}")
+    return sentences
+
+
+def _described(model: AssignedName) -> str:
+    return model.name if model.name == model.served_as else f"{model.name} ({model.served_as})"
