@@ -54,6 +54,11 @@ def test_some_of_the_queue_passes_on_the_way() -> None:
     assert queue_s(FOREIGN_READ_END_S=103.0, RTT_S=9.0) == 0.0
 
 
+def test_the_way_there_counts_once_however_many_queues_there_are() -> None:
+    queues = {"OWN_READ_END_S": 103.0, "FOREIGN_READ_END_S": 102.0}
+    assert queue_s(**queues, RTT_S=1.0) == queue_s(**queues) - 1.0
+
+
 def test_an_overdue_prompt_of_ours_is_still_in_the_way_and_an_overdue_one_of_others_is_not() -> None:
     assert queue_s(OWN_READ_END_S=60.0, OWN_READ_MIN_S=0.25) == 0.25
     assert queue_s(FOREIGN_READ_END_S=60.0) == 0.0

@@ -13,7 +13,8 @@ from sparewatt.inference.matcher.node_row import DECODE_PACE, PREFILL_PACE, STEP
 from sparewatt.inference.matcher.table import (
     OUTPUT_TOKENS_DEFAULT,
     OUTPUT_TOKENS_LEARNED_MAX,
-    SUSPECT_AFTER_FAILURE_S,
+    SUSPECT_FIRST_S,
+    SUSPECT_S_MAX,
     NodeTable,
 )
 from sparewatt.protocol.link.node_report import NodeLoad
@@ -143,10 +144,22 @@ def test_an_absurd_count_does_not_spoil_what_is_typical(said: int, at_most: int)
 def test_a_failure_makes_suspect_and_a_success_clears_it() -> None:
     table = a_table(1)
     table.note_failure(ONE, now_s=NOW_S)
-    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_AFTER_FAILURE_S
+    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_FIRST_S
     assert row_of(table).jobs_failed == 1
     table.note_success(ONE, model=MODEL, output_tokens=1)
     assert row_of(table).suspect_until_s == 0.0
+
+
+def test_each_further_failure_in_a_row_doubles_how_long_a_node_is_suspect() -> None:
+    table, seen = a_table(1), []
+    for _ in range(100):
+        table.note_failure(ONE, now_s=NOW_S)
+        seen.append(row_of(table).suspect_until_s - NOW_S)
+    assert seen[:3] == [SUSPECT_FIRST_S, 2 * SUSPECT_FIRST_S, 4 * SUSPECT_FIRST_S]
+    assert seen[-1] == max(seen) == SUSPECT_S_MAX
+    table.note_success(ONE, model=MODEL, output_tokens=1)
+    table.note_failure(ONE, now_s=NOW_S)
+    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_FIRST_S
 
 
 def test_a_remembered_node_is_known_but_not_connected() -> None:

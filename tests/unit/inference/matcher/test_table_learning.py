@@ -16,7 +16,15 @@ from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.lessons import SLOWER_LOG_MAX
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.node_row import ColumnPosition
-from sparewatt.inference.matcher.table import READ_LESSON_S, STEPS_MIN, TAUGHT_MAX, NodeTable, Reservation
+from sparewatt.inference.matcher.table import (
+    OVERHEAD_FROM_S,
+    OVERHEAD_S_MAX,
+    READ_LESSON_S,
+    STEPS_MIN,
+    TAUGHT_MAX,
+    NodeTable,
+    Reservation,
+)
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, columns_of, node_id, situation, some_specs
 
@@ -181,6 +189,51 @@ def test_a_node_is_raised_no_higher_than_its_cards_memory_allows() -> None:
     assert 1.5 < ceiling < 4.0
     server.run(one_by_one(40))
     assert learned(server)[1] == pytest.approx(1 / ceiling)
+
+
+# the way there
+
+SHORT = 100
+"""Tokens of a prompt that is read in less than OVERHEAD_FROM_S."""
+
+
+def overhead_s(server: CurveServer) -> float:
+    row = server.table.get(ONE)
+    assert row is not None
+    return row.overhead_s
+
+
+def first_tokens(server: CurveServer, n: int, *, late_s: float, prompt: int = SHORT) -> None:
+    """Jobs one by one whose first token is so much later than round trip and prefill."""
+    for _ in range(n):
+        held = server.table.reserve(ONE, a_job(prompt_tokens=prompt), now_s=server.now_s)
+        server.now_s += RTT_S + SPEED.prefill_s(prompt) + late_s
+        server.table.note_first_token(held, now_s=server.now_s)
+        server.table.release(held, now_s=server.now_s)
+
+
+def test_what_a_first_token_takes_beyond_prefill_is_learned_from_short_prompts() -> None:
+    server = a_server()
+    first_tokens(server, 100, late_s=0.02)
+    learned_s, (reading, _) = overhead_s(server), learned(server)
+    assert SPEED.prefill_s(SHORT) < OVERHEAD_FROM_S
+    assert learned_s + SPEED.prefill_s(SHORT) * reading == pytest.approx(0.02 + SPEED.prefill_s(SHORT), rel=0.05)
+    assert columns_of(server.table)[ColumnField.RTT_S] == pytest.approx(RTT_S + learned_s)
+
+
+def test_a_long_prompt_says_nothing_about_the_way_there() -> None:
+    server = a_server()
+    first_tokens(server, 20, late_s=0.02, prompt=4000)
+    assert overhead_s(server) == 0.0
+
+
+def test_the_overhead_is_bounded_and_never_below_zero() -> None:
+    server = a_server()
+    first_tokens(server, 200, late_s=1000.0)
+    assert 0.0 < overhead_s(server) <= OVERHEAD_S_MAX
+    early = a_server()
+    first_tokens(early, 20, late_s=-0.5 * SPEED.prefill_s(SHORT))
+    assert overhead_s(early) == 0.0
 
 
 # in company
