@@ -7,6 +7,7 @@ are loaded are rolled out.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -43,25 +44,24 @@ def roll_out(
     heapq.heapify(running)
     queue = machine.queued_jobs()
     behind = [*sent] if job is None else [*sent, job]
-    queue += [(other, machine.prefill_s_of(other)) for other in behind]
-    models = set(machine.jobs_by_model)
+    queue += [machine.queued_next(other) for other in behind]
+    models = Counter(machine.jobs_by_model)
     active, kv_used, kv_read = machine.active_bytes, machine.kv_used, machine.kv_read
     at, steps, now, ends, finish = 0, 0.0, 0.0, 0.0, 0.0
     reading, left_s, chunk_s = None, 0.0, 0.0
     if machine.prefilling is not None:
-        reading, left_s = queue[0]
-        chunk_s, at = machine.chunk_s(reading), 1
+        reading, left_s, chunk_s = queue[0]
+        at = 1
     for _ in range(EVENTS_MAX):
         if reading is None and at < len(queue):
-            following, prefill_s = queue[at]
+            following, following_s, following_chunk_s = queue[at]
             has_room = kv_used + following.kv_bytes <= capacity and len(running) < slots
             if has_room or not running:
-                reading, left_s, at = following, prefill_s, at + 1
-                chunk_s = machine.chunk_s(reading)
+                reading, left_s, chunk_s, at = following, following_s, following_chunk_s, at + 1
                 kv_used += reading.kv_bytes
-                if reading.model.number not in models:
-                    models.add(reading.model.number)
+                if not models[reading.model.number]:
                     active += reading.model.weights_bytes
+                models[reading.model.number] += 1
         if reading is None and not running:
             break
         base_s = active / bandwidth + fixed_s
@@ -82,6 +82,9 @@ def roll_out(
             _, _, ended = heapq.heappop(running)
             kv_used -= ended.kv_bytes
             kv_read -= ended.kv_read_bytes
+            models[ended.model.number] -= 1
+            if not models[ended.model.number]:
+                active -= ended.model.weights_bytes
             if ended is job:
                 finish = now
             else:
