@@ -196,7 +196,7 @@ def changed(
 
 
 def never_helps(nodes: Sequence[NodeRow], worse: NodeRow, job: MatchJob, ranking: Ranking = BALANCED) -> None:
-    """Neither by its own cost nor by its rank; costs are compared to the microsecond, and the last bits are rounding."""
+    """Neither by its own cost, but for rounding, nor by its rank."""
     before, after = decide(job, nodes, ranking), decide(job, (worse, *nodes[1:]), ranking)
     assert place(after, worse.id) >= place(before, worse.id)
     assert candidate_of(after, worse.id).cost >= candidate_of(before, worse.id).cost * (1 - 1e-12)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from bench.batching_engines import ENGINES
 from bench.real_servers import (
-    ENGINES,
     FLOOR,
     MIXED,
     MIXES,

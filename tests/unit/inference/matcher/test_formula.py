@@ -159,9 +159,7 @@ def test_a_node_that_is_silent_or_has_just_failed_is_suspect() -> None:
 amounts = st.floats(0.0, 1e15)
 seconds = st.floats(0.0, 1e9)
 tokens = st.integers(1, 1 << 24).map(float)
-questions = st.builds(
-    MatchQuery, tokens, tokens, tokens, usd_weight=st.sampled_from([0.0, 1e4, 4e4]), now_s=seconds
-)
+questions = st.builds(MatchQuery, tokens, tokens, tokens, usd_weight=st.sampled_from([0.0, 1e4, 4e4]), now_s=seconds)
 
 TERMS: dict[Callable[..., Any], tuple[st.SearchStrategy[float], ...]] = {
     formula.flakiness: (st.floats(0.0, 1e6), seconds),

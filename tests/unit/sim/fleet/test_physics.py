@@ -30,9 +30,7 @@ def h200_step_s(jobs: int, context_tokens: int) -> float:
     return site.alone_step_s(LLAMA_8B) + (jobs - 1) * site.family.step_per_job_s + contexts_s
 
 
-@pytest.mark.parametrize(
-    ("jobs", "context_tokens", "measured_ms"), [(1, 30, 5.0), (64, 1200, 7.6), (64, 8192, 20.4)]
-)
+@pytest.mark.parametrize(("jobs", "context_tokens", "measured_ms"), [(1, 30, 5.0), (64, 1200, 7.6), (64, 8192, 20.4)])
 def test_steps_are_those_of_an_h200(jobs: int, context_tokens: int, measured_ms: float) -> None:
     assert h200_step_s(jobs, context_tokens) * 1e3 == pytest.approx(measured_ms, rel=WITHIN)
 
@@ -108,7 +106,7 @@ def test_a_prompt_gets_nearly_all_and_writers_a_token_per_chunk() -> None:
 
 def test_a_chunk_that_takes_less_than_a_step_costs_one() -> None:
     pace = shared_pace(chunk_s=0.001, step_s=0.01, base_s=0.01)
-    assert (pace.prefill, pace.decode) == (pytest.approx(0.1), 1.0)
+    assert (pace.prefill, pace.decode) == pytest.approx((0.1, 1.0))
 
 
 def test_a_machines_speed_scales_everything_but_the_fixed_parts() -> None:

@@ -58,7 +58,9 @@ def test_slotted_servers_tell_the_weights_of_the_file(server: str) -> None:
     assert facts(server).context_length == 32_768
 
 
-@pytest.mark.parametrize(("server", "caches"), [("vllm", True), ("sglang", True), ("llama.cpp", False), ("ollama", False)])
+@pytest.mark.parametrize(
+    ("server", "caches"), [("vllm", True), ("sglang", True), ("llama.cpp", False), ("ollama", False)]
+)
 def test_only_batching_servers_are_known_to_cache_prefixes(server: str, *, caches: bool) -> None:
     assert facts(server).caches_prefixes is caches
 

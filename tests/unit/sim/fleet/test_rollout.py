@@ -77,7 +77,7 @@ def test_an_idle_machine_reads_and_writes_the_job_alone(make_machine: Make) -> N
     machine, job = make_machine(), make_job(1)
     step_s = machine.site.alone_step_s(SMALL) + job.kv_read_bytes / machine.site.bandwidth
     expected_s = machine.site.prefill(SMALL).seconds(1000) + 100 * step_s
-    assert roll_out(machine, [], job, 5.0) == (pytest.approx(expected_s), 0.0)
+    assert roll_out(machine, [], job, 5.0) == pytest.approx((expected_s, 0.0))
 
 
 def test_a_machine_without_jobs_has_nothing_to_play(make_machine: Make) -> None:
