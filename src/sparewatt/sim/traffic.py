@@ -54,12 +54,15 @@ class SimJob:
     refusals: int = 0
     site: int | None = None
     tried: set[int] = field(default_factory=set)
-    late: set[int] = field(default_factory=set)
-    """Sites that refused because they would be late."""
+    late: dict[int, float] = field(default_factory=dict)
+    """Sites that refused because they would be late, with the time to first token that they expect; then, at the
+    gateway, the cost by that."""
     promised_ttft_s: float = 0.0
     """Time to first token that its gateway predicts; 0 without a prediction."""
     predicted_ttft_s: float | None = None
     """The same of its last attempt, whether it was promised or not; None without a prediction."""
+    predicted_cost: float = 0.0
+    """Of its last attempt, in the ranking's unit."""
     sent_s: float = 0.0
     """When its last attempt was sent."""
     first_token_s: float | None = None

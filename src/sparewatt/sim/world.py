@@ -162,10 +162,10 @@ class World:
         self._scheduler.on_arrived(job, site)
         if not machine.alive:
             self.call_at(self.now_s + NOTICE_DEAD_S, self._lost, job)
-        elif self.nodes[site].refuses(job, self.now_s):
+        elif (late_s := self.nodes[site].late_ttft_s(job, self.now_s)) is not None:
             job.refusals += 1
             job.attempts -= 1
-            job.late.add(site)
+            job.late[site] = late_s
             self.outcomes["refused"] += 1
             report = self._scheduler.report(job.gateway, site, self.now_s)
             self.call_at(self.now_s + self._rtt_s[job.gateway][site] / 2, self._refused, job, report)

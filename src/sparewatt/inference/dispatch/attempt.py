@@ -113,7 +113,6 @@ class Attempt:
     """Implements StreamListener and DeadlineHandler."""
 
     __slots__ = (
-        "_candidate",
         "_clock",
         "_deadlines",
         "_direct",
@@ -132,8 +131,10 @@ class Attempt:
         "_state",
         "_status",
         "_stream",
+        "candidate",
         "record",
         "refused_promise",
+        "stated_ttft_s",
         "was_throttled",
     )  # fmt: skip
 
@@ -160,7 +161,7 @@ class Attempt:
         self._rules = rules
         self._clock = clock
         self._deadlines = deadlines
-        self._candidate = candidate
+        self.candidate = candidate
         self.record = record
         price = owner.price_usd if job.tab is not None else None
         is_renamed = bool(job.reply_model) and job.reply_model != self._served.model
@@ -186,6 +187,8 @@ class Attempt:
         self._state = AttemptState.WAITING
         self.was_throttled = False
         """Whether it ever ran out of flow-control credit: then the client set the pace, not the node."""
+        self.stated_ttft_s = 0.0
+        """The time to first token that a node expects which refused; 0 if it says nothing."""
         self.refused_promise = False
         """Whether the node refused because it cannot keep the promised first-token time: without one it may accept."""
 
@@ -225,7 +228,7 @@ class Attempt:
             window_bytes=LINK_STREAM_WINDOW_BYTES if job.call.stream else LINK_WHOLE_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
             prompt_tokens=match.prompt_tokens,
-            cached_tokens=self._candidate.cached_tokens,
+            cached_tokens=self.candidate.cached_tokens,
             continue_bytes=len(text),
         )
         if meta.body_bytes > REQUEST_BODY_BYTES_MAX:  # it fitted under another name
@@ -300,6 +303,7 @@ class Attempt:
     def on_fail(self, fail: JobFailure) -> None:
         outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
         self.refused_promise = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
+        self.stated_ttft_s = fail.ttft_s
         self._fail(outcome, f"{fail.code}: {fail.message}")
 
     # the direct path
@@ -358,7 +362,7 @@ class Attempt:
 
     def _deadline_s(self) -> float:
         """For the first token, or for the whole reply if it comes in one piece."""
-        rules, node = self._rules, self._candidate
+        rules, node = self._rules, self.candidate
         if self._job.call.stream:
             return max(rules.first_token_floor_s, rules.first_token_factor * node.predicted_ttft_s)
         floor_s = max(rules.first_token_floor_s, rules.whole_reply_floor_s)

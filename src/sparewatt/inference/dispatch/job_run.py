@@ -250,7 +250,7 @@ class JobRun:
 
     def on_failed(self, outcome: Outcome, reason: str) -> None:
         if self._attempt is not None and self._attempt.refused_promise:
-            self._selector.late_nodes.add(self._attempt.record.node_id)
+            self._selector.note_late(self._attempt.candidate, stated_ttft_s=self._attempt.stated_ttft_s)
         record = self._close_attempt(outcome, reason)
         if outcome is not Outcome.REFUSED:
             self._table.note_failure(record.node_id, now_s=self._clock.now_s())
@@ -418,7 +418,7 @@ class JobRun:
         if not self.record.attempts:
             return candidate.predicted_ttft_s
         is_asked_again = candidate.node_id in self._selector.late_nodes
-        self._selector.late_nodes.discard(candidate.node_id)
+        self._selector.late_nodes.pop(candidate.node_id, None)
         return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
 
     def _learn_speed(self) -> None:

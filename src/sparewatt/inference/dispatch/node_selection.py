@@ -5,6 +5,7 @@ It also turns a decision without candidates into an error for the client.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from sparewatt.core.clock import Clock
@@ -63,8 +64,9 @@ class NodeSelector:
         self._prefixes = prefixes
         self._last: Decision | None = None
         self.tried: set[NodeId] = set()
-        self.late_nodes: set[NodeId] = set()
-        """Nodes that refused because they would be later than promised; they get the job if no other node can."""
+        self.late_nodes: dict[NodeId, float] = {}
+        """Nodes that refused because they would be later than promised, and the job's cost there by their own word.
+        One of them gets it if no other node can, or none is better."""
 
     @property
     def ranked(self) -> Sequence[Candidate]:
@@ -75,12 +77,17 @@ class NodeSelector:
         return self._decide(job, job.gate)
 
     def best(self, job: Job) -> Candidate | None:
-        """The best untried node; if none is left, one that refused the promised time, which is then not promised."""
+        """The best untried node, or one that refused a promise if that is still better: nothing is promised then."""
         found = self._best(job)
-        if found is None and self.late_nodes:
-            self.tried -= self.late_nodes
+        late = min(self.late_nodes, key=lambda node: self.late_nodes[node], default=None)
+        if late is not None and (found is None or self.late_nodes[late] < found.cost):
+            self.tried.discard(late)
             found = self._best(job)
         return found
+
+    def note_late(self, candidate: Candidate, *, stated_ttft_s: float) -> None:
+        later_s = max(0.0, stated_ttft_s - candidate.predicted_ttft_s) if stated_ttft_s else math.inf
+        self.late_nodes[candidate.node_id] = candidate.cost + later_s
 
     def may_recover(self, job: Job) -> bool:
         """Whether a node that could continue the job is only busy, or offline for a moment."""

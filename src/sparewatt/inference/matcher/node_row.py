@@ -137,10 +137,6 @@ class NodeRow:
     """When the first of them got its turn."""
     read_at_s: float = 0.0
     """When the last first token came."""
-    read_done_s: float = 0.0
-    """Seconds of prefill since the last lesson about reading, by the figures."""
-    read_took_s: float = 0.0
-    """How long that took."""
     is_read_undisturbed: bool = False
     """Whether nothing else kept the server busy or full meanwhile."""
     stepped_at_s: float = 0.0

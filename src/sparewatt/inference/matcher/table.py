@@ -139,8 +139,6 @@ _NO_PRICES: Floats = np.empty(0)
 DIRTY_ROWS_MAX = 64
 """Rows that a match may find to be written: a tenth of a millisecond."""
 
-READ_LESSON_S = 0.25
-"""Prompts are timed together until they should have taken this long: one may share its chunk with the next."""
 OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
 """The hops between gateway and model server take time of their own: learned from prompts shorter than this."""
 STALL_MAX = 2.0
@@ -352,12 +350,12 @@ class NodeTable:
         if position is not None:
             self._learn_reading(row, position, reservation, now_s)
             reservation.steps_before = position.steps
-        self._end_reading(row, reservation, now_s)
+        self._end_reading(row, reservation)
+        row.own_read_from_s = now_s
 
-    def _end_reading(self, row: NodeRow, reservation: Reservation, now_s: float) -> None:
+    def _end_reading(self, row: NodeRow, reservation: Reservation) -> None:
         reservation.reading_prompt = False
         row.own_unread_s = max(0.0, row.own_unread_s - reservation.prefill_s)
-        row.own_read_from_s = now_s
         self._mark(row)
 
     def release(self, reservation: Reservation, *, now_s: float) -> None:
@@ -366,8 +364,7 @@ class NodeTable:
         row = self._rows[reservation.node_id]
         self._count_steps(row, now_s)
         if reservation.reading_prompt:
-            row.is_read_undisturbed = False
-            self._end_reading(row, reservation, now_s)
+            self._end_reading(row, reservation)
         reservation.released = True
         self._reservations.pop(id(reservation), None)
         row.own_jobs -= 1
@@ -432,18 +429,12 @@ class NodeTable:
         if there_s >= row.read_at_s:
             self._learn_overhead(row, reservation, took_s)
             took_s = max(0.0, took_s - row.overhead_s)
-        row.read_took_s += took_s
-        row.read_done_s += reservation.figures_s * (position.figures.read_slower if is_beside_answers else 1.0)
         row.read_at_s = now_s
         if is_beside_answers and not row.load.foreign:
             self._count_stall(row, min(took_s, STALL_MAX * reservation.prefill_s))
-        is_last = row.own_unread_s - reservation.prefill_s <= 0.0
-        if not is_last and row.read_done_s < READ_LESSON_S:
-            return
         if row.is_read_undisturbed and len(row.own_active) == 1:
-            faster_max = position.figures.faster_max
-            position.reading.add(observed=row.read_took_s, predicted=row.read_done_s, faster_max=faster_max)
-        row.read_done_s = row.read_took_s = 0.0
+            predicted_s = reservation.figures_s * (position.figures.read_slower if is_beside_answers else 1.0)
+            position.reading.add(observed=took_s, predicted=predicted_s, faster_max=position.figures.faster_max)
         row.is_read_undisturbed = not row.load.foreign and row.own_jobs <= row.specs.slots
 
     def _learn_overhead(self, row: NodeRow, reservation: Reservation, took_s: float) -> None:

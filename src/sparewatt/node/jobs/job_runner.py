@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,8 +31,8 @@ from sparewatt.protocol.openai.prompts import count_prompts
 
 _log = Logger("sparewatt.node")
 CHAT: JobPath = "/v1/chat/completions"
-BACKLOG_S_MAX = 1e6
-"""The bound of a report."""
+BACKLOG_S_MAX = TTFT_S_MAX = 1e6
+"""The bounds of a report."""
 CLOSE_S = 2.0
 OBSERVED_PROMPT_TOKENS_MIN, OBSERVED_TOKENS_MIN = 50, 16
 """Shorter jobs say little about the speed of reading and writing."""
@@ -45,6 +46,14 @@ class _Company:
 
     was_alone_at_first: bool = False
     blocked_s: float = 0.0
+
+
+class Refusal(NamedTuple):
+    """Why a job is not begun."""
+
+    message: str
+    ttft_s: float = 0.0
+    """The time to first token that it would have; 0 if that is not the reason."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +109,7 @@ class NodeJobRunner:
     def start(self, job: IncomingJob) -> None:
         refusal = self._refusal(job)
         if refusal is not None:
-            self._fail(job, "refused", refusal)
+            self._fail(job, "refused", refusal.message, ttft_s=refusal.ttft_s)
             return
         self._idle.clear()
         task = asyncio.get_running_loop().create_task(self._run(job))
@@ -144,9 +153,9 @@ class NodeJobRunner:
         if not self._tasks:
             self._idle.set()
 
-    def _fail(self, job: IncomingJob, code: FailCode, message: str) -> None:
+    def _fail(self, job: IncomingJob, code: FailCode, message: str, *, ttft_s: float = 0.0) -> None:
         self._forget(job)  # first: the load in the message must not count this job any more
-        job.fail(JobFailure(code=code, message=message, load=self.load(job.origin)))
+        job.fail(JobFailure(code=code, message=message, load=self.load(job.origin), ttft_s=ttft_s))
 
     def _forget(self, job: IncomingJob) -> None:
         if self._tasks.pop(job, None) is not None:
@@ -162,16 +171,16 @@ class NodeJobRunner:
         slot_use = self._ttft_estimator.slot_uses.get(job)
         return slot_use is not None and slot_use.first_token_at_s is not None
 
-    def _refusal(self, job: IncomingJob) -> str | None:
+    def _refusal(self, job: IncomingJob) -> Refusal | None:
         model = self._model(job)
         if self.draining:
-            return "the node is stopping"
+            return Refusal("the node is stopping")
         if self.paused is not None:
-            return f"the node is paused: {self.paused}"
+            return Refusal(f"the node is paused: {self.paused}")
         if model is None:
-            return "the model is not here any more"
+            return Refusal("the model is not here any more")
         if len(self._tasks) >= self.inventory.specs.slots * (1 + NODE_QUEUE_PER_SLOT):
-            return "the node is full"
+            return Refusal("the node is full")
         self._refresh_capacity()
         late_s = self._ttft_estimator.late_ttft_s(
             model,
@@ -182,7 +191,8 @@ class NodeJobRunner:
         )
         if late_s is None:
             return None
-        return f"the first token would take {late_s:.1f} s here, {job.meta.promised_ttft_s:.1f} s were counted on"
+        promised_s, ttft_s = job.meta.promised_ttft_s, min(TTFT_S_MAX, late_s)
+        return Refusal(f"the first token would take {late_s:.1f} s here, {promised_s:.1f} s were counted on", ttft_s)
 
     def _model(self, job: IncomingJob) -> ModelReport | None:
         return next((model for model in self.inventory.specs.models if model.id == job.meta.model), None)

@@ -200,6 +200,8 @@ class JobFailure(msgspec.Struct, frozen=True):
     code: FailCode
     message: Text
     load: NodeLoad | None = None
+    ttft_s: _Duration = 0.0
+    """Of a job refused as too late: the time to first token that the node expects. 0: it says nothing."""
 
 
 _T = TypeVar("_T")

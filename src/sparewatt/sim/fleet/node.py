@@ -35,16 +35,16 @@ class SimNode:
         self._estimator = TtftEstimator()
         self._reports: dict[tuple[int, ReportedState], ModelReport] = {}
 
-    def refuses(self, job: SimJob, now_s: float) -> bool:
+    def late_ttft_s(self, job: SimJob, now_s: float) -> float | None:
+        """The expected time to first token, if the job is refused because of it."""
         self._refresh_capacity()
-        late_s = self._estimator.late_ttft_s(
+        return self._estimator.late_ttft_s(
             self._report(job.model),
             job.prompt_tokens,
             promised_s=job.promised_ttft_s,
             now_s=now_s,
             cached_tokens=job.believed_tokens,
         )
-        return late_s is not None
 
     def _refresh_capacity(self) -> None:
         self._estimator.capacity = BackendCapacity(node_slots(self._machine), kv_bytes=kv_capacity_bytes(self._machine))

@@ -5,6 +5,8 @@ A table is filled only by delayed reports and replies; `choose` reads nothing of
 
 from __future__ import annotations
 
+import math
+
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S, REFUSALS_MAX
@@ -100,7 +102,7 @@ class SimGateways:
         model = ModelId(job.model.name)
         expected = table.typical_output_tokens(model)
         wanted = MatchJob(MatchId(f"{job.number}.{len(job.tried)}"), model, job.prompt_tokens, expected)
-        picked = self._pick(wanted, table, self._context(job, now_s)) or self._pick_late(wanted, job, table, now_s)
+        picked = self._pick_late(wanted, job, table, now_s, self._pick(wanted, table, self._context(job, now_s)))
         if picked is None:
             return None
         node, prediction = picked
@@ -109,6 +111,7 @@ class SimGateways:
         site = int(node, 16)
         job.promised_ttft_s = 0.0 if prediction is None else self._promise_s(job, site, prediction)
         job.predicted_ttft_s = None if prediction is None else prediction.predicted_ttft_s
+        job.predicted_cost = math.inf if prediction is None else prediction.cost
         return site
 
     def _context(self, job: SimJob, now_s: float) -> MatchContext:
@@ -117,18 +120,28 @@ class SimGateways:
         return MatchContext(now_s=now_s, rules=self._rules, tried=tried, prefix_tokens=held)
 
     def _pick_late(
-        self, wanted: MatchJob, job: SimJob, table: NodeTable, now_s: float
+        self,
+        wanted: MatchJob,
+        job: SimJob,
+        table: NodeTable,
+        now_s: float,
+        found: tuple[NodeId, Candidate | None] | None,
     ) -> tuple[NodeId, Candidate | None] | None:
-        """As in dispatch: if no other node is left, the job goes to one that refused it as late."""
-        if not job.late:
-            return None
-        job.tried -= job.late
+        """As in dispatch: one that refused the job as late gets it if no other can, or none is better."""
+        late = min(job.late, key=lambda site: job.late[site], default=None)
+        best = found[1].cost if found is not None and found[1] is not None else math.inf
+        if late is None or (found is not None and job.late[late] >= best):
+            return found
+        job.tried.discard(late)
         return self._pick(wanted, table, self._context(job, now_s))
+
+    def _note_late(self, job: SimJob, site: int) -> None:
+        """As in dispatch: what the job costs there by the node's own word."""
+        job.late[site] = job.predicted_cost + max(0.0, job.late[site] - (job.predicted_ttft_s or 0.0))
 
     def _promise_s(self, job: SimJob, site: int, prediction: Candidate) -> float:
         """As in dispatch: no promise, and so no refusal, after REFUSALS_MAX refusals or one by the same node."""
-        has_refused = site in job.late
-        job.late.discard(site)
+        has_refused = job.late.pop(site, None) is not None
         return 0.0 if has_refused or job.refusals >= REFUSALS_MAX else prediction.predicted_ttft_s
 
     def _pick(self, job: MatchJob, table: NodeTable, at: MatchContext) -> tuple[NodeId, Candidate | None] | None:
@@ -163,7 +176,9 @@ class SimGateways:
     def on_end(self, job: SimJob, now_s: float, *, end: AttemptEnd, report: NodeReport | None) -> None:
         reservation = self._in_flight.pop(job.number)
         table, name = self.tables[job.gateway], reservation.node_id
-        if end is AttemptEnd.FAILED:
+        if end is AttemptEnd.REFUSED:
+            self._note_late(job, int(name, 16))
+        elif end is AttemptEnd.FAILED:
             self._prefixes[job.gateway].forget(name)  # most failures are dead machines, which lose their cache
             table.note_failure(name, now_s=now_s)
         elif end is AttemptEnd.DONE:
