@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId, NodeId
-from sparewatt.inference.matcher.lessons import SLOWER_LOG_MAX
+from sparewatt.inference.matcher.lessons import SLOWER_MAX
 from sparewatt.inference.matcher.node_row import FASTER_MAX, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
@@ -171,7 +169,7 @@ class NodesComeAndGo(RuleBasedStateMachine):
         assert not any(self.table.in_flight(model) for model in MODELS)
         for position in (position for row in self.table for position in row.positions.values()):
             for lessons in (position.reading, position.writing):
-                assert 1 / FASTER_MAX * (1 - 1e-9) <= lessons.factor <= math.exp(SLOWER_LOG_MAX) * (1 + 1e-9)
+                assert 1 / FASTER_MAX * (1 - 1e-9) <= lessons.factor <= SLOWER_MAX
 
 
 def columns(table: NodeTable) -> Columns:

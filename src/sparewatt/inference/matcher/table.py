@@ -162,6 +162,8 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     made_at_s: float
     reading_prompt: bool = True
     """False once its first token came, or where that is not seen."""
+    was_loaded: bool = True
+    """Whether its model was: else its first token says how long loading took, not how fast the node reads."""
     steps_before: float = 0.0
     """Steps that the node's figures had allowed when its first token came."""
     released: bool = False
@@ -315,8 +317,10 @@ class NodeTable:
         self._count_steps(row, now_s)
         figures_s = position.figures.prefill_s(job.prompt_tokens, cached_tokens)
         prefill_s = figures_s * position.reading.factor
-        kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * row.models[job.model].kv_bytes_per_token
-        reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed)
+        model = row.models[job.model]
+        kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token
+        was_loaded = model.state == "warm"
+        reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed, was_loaded)
         self._reservations[id(reservation)] = reservation
         self._begin_reading(row, reservation, now_s)
         row.own_jobs += 1
@@ -348,7 +352,9 @@ class NodeTable:
         position = row.positions.get(reservation.model)
         self._count_steps(row, now_s)
         if position is not None:
-            self._learn_reading(row, position, reservation, now_s)
+            if reservation.was_loaded:
+                self._learn_reading(row, position, reservation, now_s)
+            row.read_at_s = now_s
             reservation.steps_before = position.steps
         self._end_reading(row, reservation)
         row.own_read_from_s = now_s
@@ -429,7 +435,6 @@ class NodeTable:
         if there_s >= row.read_at_s:
             self._learn_overhead(row, reservation, took_s)
             took_s = max(0.0, took_s - row.overhead_s)
-        row.read_at_s = now_s
         if is_beside_answers and not row.load.foreign:
             self._count_stall(row, min(took_s, STALL_MAX * reservation.prefill_s))
         if row.is_read_undisturbed and len(row.own_active) == 1:

@@ -13,13 +13,12 @@ import pytest
 from sparewatt.core.ids import MatchId, ModelId
 from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.formula import BALANCED
-from sparewatt.inference.matcher.lessons import SLOWER_LOG_MAX
+from sparewatt.inference.matcher.lessons import SLOWER_MAX
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.node_row import ColumnPosition
 from sparewatt.inference.matcher.table import (
     OVERHEAD_FROM_S,
     OVERHEAD_S_MAX,
-    READ_LESSON_S,
     STEPS_MIN,
     TAUGHT_MAX,
     NodeTable,
@@ -179,8 +178,8 @@ def test_a_liar_does_not_go_on_winning() -> None:
         if best.node_id == ONE:
             wins += 1
             server.run([SentJob(0.0, 10, 20)])
-    assert wins < 100
-    assert max(learned(server)) <= math.exp(SLOWER_LOG_MAX)
+    assert wins < 20
+    assert max(learned(server)) <= SLOWER_MAX
 
 
 def test_a_node_is_raised_no_higher_than_its_cards_memory_allows() -> None:
@@ -266,18 +265,18 @@ def test_a_burst_of_prompts_teaches_how_fast_they_are_read() -> None:
     assert writing == pytest.approx(1.0, rel=0.25)
 
 
-def test_short_prompts_are_timed_together() -> None:
-    """One may share its chunk with the next: two first tokens at once would look like a node without bounds."""
+def test_prompts_of_one_chunk_are_true_in_their_sum() -> None:
+    """The first of them seems to take long, the others no time at all."""
     server = a_server()
     server.run(one_by_one(1))
-    count = position_of(server.table).reading.count
-    held = [server.table.reserve(ONE, a_job(prompt_tokens=100), now_s=server.now_s) for _ in range(4)]
-    one_s = SPEED.prefill_s(100)
-    assert one_s < READ_LESSON_S / 2
-    for item in held:
-        server.table.note_first_token(item, now_s=server.now_s + RTT_S + 4 * one_s / 0.9)
-    assert position_of(server.table).reading.count - count <= 2
-    assert learned(server)[0] == pytest.approx(1.0, abs=0.3)
+    for _ in range(10):
+        held = [server.table.reserve(ONE, a_job(prompt_tokens=1000), now_s=server.now_s) for _ in range(4)]
+        server.now_s += RTT_S + 4 * SPEED.prefill_s(1000) / 0.9
+        for item in held:
+            server.table.note_first_token(item, now_s=server.now_s)
+        for item in held:
+            server.table.release(item, now_s=server.now_s)
+    assert learned(server)[0] == pytest.approx(1.0, abs=0.15)
 
 
 # what teaches nothing
@@ -318,14 +317,28 @@ def test_a_job_that_waited_for_a_slot_teaches_nothing_about_reading() -> None:
     assert learned(server)[0] == 1.0
 
 
-def test_a_failure_before_the_first_token_teaches_nothing_about_reading() -> None:
+def test_a_job_that_ends_before_its_first_token_teaches_nothing_about_reading() -> None:
     server = a_server()
     server.run(one_by_one(2))
-    before = position_of(server.table).reading.count
-    first, second = (server.table.reserve(ONE, a_job(), now_s=server.now_s) for _ in range(2))
-    server.table.release(first, now_s=server.now_s + 50.0)
-    server.table.note_first_token(second, now_s=server.now_s + 60.0)
-    assert position_of(server.table).reading.count == before
+    before = learned(server), position_of(server.table).reading.count
+    refused = server.table.reserve(ONE, a_job(), now_s=server.now_s)
+    server.table.release(refused, now_s=server.now_s + 50.0)
+    server.table.note_first_token(refused, now_s=server.now_s + 60.0)
+    assert (learned(server), position_of(server.table).reading.count) == before
+
+
+@pytest.mark.parametrize("state", ["on_disk", "loading"])
+def test_loading_a_model_teaches_nothing_about_reading(state: str) -> None:
+    server, specs = a_server(), some_specs(a_model(measured=SPEED, state=state), gpu="unknown", slots=16)
+    server.run(one_by_one(2))
+    before = learned(server), overhead_s(server)
+    server.table.set_specs(ONE, specs)
+    held = server.table.reserve(ONE, a_job(prompt_tokens=SHORT), now_s=server.now_s)
+    server.table.set_specs(ONE, some_specs(a_model(measured=SPEED), gpu="unknown", slots=16))
+    server.now_s += 20.0
+    server.table.note_first_token(held, now_s=server.now_s)
+    server.table.release(held, now_s=server.now_s)
+    assert (learned(server), overhead_s(server)) == before
 
 
 def test_two_models_at_once_teach_nothing_about_reading() -> None:

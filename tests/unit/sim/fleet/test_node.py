@@ -30,18 +30,24 @@ def a_promised_job(*, promised_s: float = 0.5, **changes: object) -> SimJob:
 
 
 def test_an_idle_node_takes_the_job(make_machine: Make) -> None:
-    assert not SimNode(make_machine()).refuses(a_promised_job(), 0.0)
+    assert SimNode(make_machine()).late_ttft_s(a_promised_job(), 0.0) is None
 
 
 def test_a_node_with_much_prefill_refuses_only_jobs_with_a_promise(make_machine: Make) -> None:
     node = busy(make_machine(), make_job(1, prompt=15_000))
-    assert node.refuses(a_promised_job(), 0.0)
-    assert not node.refuses(a_promised_job(promised_s=0.0), 0.0)
-    assert not node.refuses(a_promised_job(promised_s=60.0), 0.0)
+    assert node.late_ttft_s(a_promised_job(), 0.0) is not None
+    assert node.late_ttft_s(a_promised_job(promised_s=0.0), 0.0) is None
+    assert node.late_ttft_s(a_promised_job(promised_s=60.0), 0.0) is None
+
+
+def test_a_refusal_states_the_time_that_is_expected(make_machine: Make) -> None:
+    machine, ahead = make_machine(), make_job(1, prompt=15_000)
+    late_s = busy(machine, ahead).late_ttft_s(a_promised_job(), 0.0)
+    assert late_s == pytest.approx(machine.prefill_s(ahead) + machine.prefill_s(make_job(9)), rel=0.25)
 
 
 def test_a_node_that_must_load_the_model_refuses(make_machine: Make) -> None:
-    assert SimNode(make_machine()).refuses(a_promised_job(model=LARGE), 0.0)
+    assert SimNode(make_machine()).late_ttft_s(a_promised_job(model=LARGE), 0.0) is not None
 
 
 def test_a_node_with_full_memory_refuses_until_the_job_has_ended(make_machine: Make) -> None:
@@ -49,23 +55,23 @@ def test_a_node_with_full_memory_refuses_until_the_job_has_ended(make_machine: M
     large = make_job(1, prompt=int(machine.kv_capacity / SMALL.kv_bytes_per_token) - 500)
     node = busy(machine, large)
     node.first_token(large, 0.0)
-    assert node.refuses(a_promised_job(), 0.0)
+    assert node.late_ttft_s(a_promised_job(), 0.0) is not None
     node.end(large, 0.0)
-    assert not node.refuses(a_promised_job(), 0.0)
+    assert node.late_ttft_s(a_promised_job(), 0.0) is None
 
 
 def test_a_restarted_node_has_no_jobs(make_machine: Make) -> None:
     node = busy(make_machine(), make_job(1, prompt=15_000))
     node.restart()
-    assert not node.refuses(a_promised_job(), 0.0)
+    assert node.late_ttft_s(a_promised_job(), 0.0) is None
 
 
 def test_a_liar_believes_its_lie_and_refuses_too_few(make_machine: Make) -> None:
     ahead = make_job(1, prompt=20_000)
     honest, liar = (busy(make_machine(claims=claims), ahead) for claims in (1.0, 5.0))
     asked = a_promised_job(promised_s=0.1)
-    assert honest.refuses(asked, 0.0)
-    assert not liar.refuses(asked, 0.0)
+    assert honest.late_ttft_s(asked, 0.0) is not None
+    assert liar.late_ttft_s(asked, 0.0) is None
 
 
 def test_a_node_with_one_slot_refuses_while_an_answer_is_written(make_machine: Make) -> None:
@@ -73,7 +79,7 @@ def test_a_node_with_one_slot_refuses_while_an_answer_is_written(make_machine: M
         first = make_job(1, prompt=100)
         node = busy(make_machine(server=server, slots=4), first)
         node.first_token(first, 0.0)
-        return node.refuses(a_promised_job(promised_s=0.1), 0.0)
+        return node.late_ttft_s(a_promised_job(promised_s=0.1), 0.0) is not None
 
     assert refuses("ollama")
     assert not refuses("llama.cpp")
