@@ -80,7 +80,7 @@ async def main(url: str, wanted: str | None) -> int:
     clock = SystemClock()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True)) as session:
         backend = AutoDetectedBackend(url, session, clock=clock)
-        models, slots = await backend.models(), await backend.slots()
+        models, slots = await backend.models(), await backend.slots() or 1
         model = next(each for each in models if wanted in (None, each.id))
         meter = SpeedMeter(backend=backend, clock=clock, rng=SystemRng())
         speed, took_s = await measured(meter, model.id, slots=slots, context_length=model.context_length)

@@ -45,18 +45,24 @@ def regrets(n_nodes: int, n_jobs: int, rate: float) -> list[float]:
     chance = random.Random(1)  # noqa: S311 (jobs, not secrets)
     table, now_s = make_table(n_nodes), NOW_S
     running: list[tuple[float, int, Reservation]] = []
+    """When a first token or an end is due."""
     found = []
     for number in range(n_jobs):
         now_s += chance.expovariate(rate)
         while running and running[0][0] <= now_s:
-            table.release(heapq.heappop(running)[2])
+            at_s, _, held = heapq.heappop(running)
+            if held.reading_prompt:
+                table.note_first_token(held, now_s=at_s)
+            else:
+                table.release(held, now_s=at_s)
         prompt, output = int(chance.lognormvariate(6.2, 1.2)) + 1, chance.choice(OUTPUT_TOKENS)
         job = MatchJob(MatchId(f"m{number}"), MODEL, prompt, output)
         at = MatchContext(now_s, RULES)
         picked = match(job, table, at, ranking=PLAIN, seed=1).ranked[0]
         found.append(picked.cost / best_cost_s(job, table, at) - 1.0)
         held = table.reserve(picked.node_id, job, now_s=now_s)
-        heapq.heappush(running, (now_s + picked.predicted_finish_s, number, held))
+        for order, due_s in enumerate((picked.predicted_ttft_s, picked.predicted_finish_s)):
+            heapq.heappush(running, (now_s + due_s, 2 * number + order, held))
     return found
 
 

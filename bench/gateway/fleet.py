@@ -6,12 +6,10 @@ from msgspec import structs
 
 from sparewatt import __version__
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
+from sparewatt.sim.fleet.measuring import measured_speed
 from sparewatt.sim.scenario import (
     GB,
-    PRICED_BATCH,
-    STEP_FIXED_S,
-    STEP_PER_JOB_S,
     Scenario,
     SimModel,
     Site,
@@ -74,8 +72,7 @@ def _cache_tokens(site: Site, model: SimModel) -> int:
 
 def _report(site: Site, model: SimModel) -> ModelReport:
     second_nano = site.usd_per_hour * NANO_PER_USD / SECONDS_PER_HOUR
-    reads = nominal_prefill_tps(site, model.active_params)
-    writes = nominal_decode_tps(site, model.weights_bytes, PRICED_BATCH)
+    reads, writes = nominal_prefill_tps(site, model), nominal_decode_tps(site, model)
     return ModelReport(
         id=MODEL,
         state="warm",
@@ -85,16 +82,7 @@ def _report(site: Site, model: SimModel) -> ModelReport:
         completion_price_nano=int(1e6 * second_nano / writes),
         context_length=WINDOW_TOKENS,
         quantization="int4",
-        measured=_speed(site, model),
+        measured=measured_speed(site, model),
         prefix_cache_tokens=_cache_tokens(site, model),
         capabilities=("chat", "continue_prefill"),
-    )
-
-
-def _speed(site: Site, model: SimModel) -> Speed:
-    return Speed(
-        prefill_tps=site.flops / (2 * model.active_params),
-        decode_tps=1 / (model.weights_bytes / site.bandwidth + STEP_FIXED_S + STEP_PER_JOB_S),
-        ttft_s=0.02,
-        step_per_job_s=STEP_PER_JOB_S,
     )

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId, NodeId
-from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.lessons import SLOWER_MAX
+from sparewatt.inference.matcher.node_row import FASTER_MAX, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.trying import walks
 from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs, table_of
 
 MODELS = ["a", "b", "c/d"]
-GATEWAYS = 4
 
 nodes = st.integers(1, 24).map(node_id)
 reports = st.builds(
@@ -46,7 +46,7 @@ class NodesComeAndGo(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = NodeTable(gateways=GATEWAYS)
+        self.table = NodeTable()
         self.specs: dict[NodeId, NodeSpecs] = {}
         self.loads: dict[NodeId, NodeLoad] = {}
         self.connected: dict[NodeId, bool] = {}
@@ -92,41 +92,45 @@ class NodesComeAndGo(RuleBasedStateMachine):
         self.loads[node] = load
 
     @precondition(lambda self: self.specs)
-    @rule(data=st.data(), rtt_s=st.floats(0, 1), ratio=st.floats(0.1, 10), failed=st.booleans())
-    def learn(self, data: st.DataObject, rtt_s: float, ratio: float, *, failed: bool) -> None:
+    @rule(data=st.data(), rtt_s=st.floats(0, 1), failed=st.booleans())
+    def learn(self, data: st.DataObject, rtt_s: float, *, failed: bool) -> None:
         node = self.known(data)
         self.table.set_rtt(node, rtt_s, now_s=self.now_s)
-        self.table.note_speed(node, predicted_s=1.0, observed_s=ratio)
         if failed:
             self.table.note_failure(node, now_s=self.now_s)
         else:
             self.table.note_success(node, model=ModelId("a"), output_tokens=9)
 
     @precondition(lambda self: any(specs.models for specs in self.specs.values()))
-    @rule(data=st.data(), prompt=st.integers(1, 9999), output=st.integers(1, 9999))
-    def reserve(self, data: st.DataObject, prompt: int, output: int) -> None:
+    @rule(data=st.data(), prompt=st.integers(1, 9999), output=st.integers(1, 9999), streamed=st.booleans())
+    def reserve(self, data: st.DataObject, prompt: int, output: int, *, streamed: bool) -> None:
         able = sorted((node, model.id) for node, specs in self.specs.items() for model in specs.models)
         node, model = data.draw(st.sampled_from(able))
         job = a_job(model=ModelId(model), prompt_tokens=prompt, output_tokens=output)
-        self.held.append(self.table.reserve(node, job, now_s=self.now_s))
+        self.held.append(self.table.reserve(node, job, now_s=self.now_s, is_streamed=streamed))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), twice=st.booleans())
     def release(self, data: st.DataObject, *, twice: bool) -> None:
         held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
-        self.table.release(held)
+        self.table.release(held, now_s=self.now_s)
         if twice:
-            self.table.release(held)
-            self.table.note_prefill_done(held)
+            self.table.release(held, now_s=self.now_s)
+            self.table.note_first_token(held, now_s=self.now_s)
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data())
-    def prompt_read(self, data: st.DataObject) -> None:
-        self.table.note_prefill_done(data.draw(st.sampled_from(self.held)))
+    @rule(data=st.data(), passed_s=st.floats(0, 30))
+    def prompt_read(self, data: st.DataObject, passed_s: float) -> None:
+        self.now_s += passed_s
+        self.table.note_first_token(data.draw(st.sampled_from(self.held)), now_s=self.now_s)
 
-    @rule()
-    def refresh_strain(self) -> None:
-        self.table.refresh_strain()
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), steps=st.integers(0, 5000), passed_s=st.floats(0, 30))
+    def answer_ends(self, data: st.DataObject, steps: int, passed_s: float) -> None:
+        self.now_s += passed_s
+        held = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        self.table.note_answer(held, steps=steps, now_s=self.now_s)
+        self.table.release(held, now_s=self.now_s)
 
     @invariant()
     def every_model_lists_the_nodes_that_have_it(self) -> None:
@@ -148,21 +152,24 @@ class NodesComeAndGo(RuleBasedStateMachine):
     def _check_reservations(self, row: NodeRow, held: list[Reservation]) -> None:
         assert row.own_jobs == len(held) == sum(row.own_active.values())
         assert row.own_kv_bytes == pytest.approx(sum(item.kv_bytes for item in held))
-        unread_s = sum(item.backlog_s for item in held if item.reading_prompt)
-        assert row.own_backlog_s == pytest.approx(unread_s, abs=1e-6)
+        unread_s = sum(item.prefill_s for item in held if item.reading_prompt)
+        assert row.own_unread_s == pytest.approx(unread_s, abs=1e-6)
         if not held:
-            assert (row.own_backlog_s, row.own_kv_bytes, row.own_active) == (0.0, 0.0, {})
+            assert row.own_read_from_s <= self.now_s
+            assert (row.own_unread_s, row.own_kv_bytes, row.own_active) == (0.0, 0.0, {})
 
     @invariant()
     def columns_are_those_of_a_fresh_table(self) -> None:
-        assert columns(self.table) == columns(table_of(*self.table, gateways=GATEWAYS))
+        assert columns(self.table) == columns(table_of(*self.table))
 
     def teardown(self) -> None:
         for held in self.held:
-            self.table.release(held)
-        assert all((row.own_jobs, row.own_backlog_s, row.own_kv_bytes) == (0, 0.0, 0.0) for row in self.table)
-        assert all(self.table.strain_of(model) == 0.0 for model in MODELS)
-        assert all(row.pace >= 1.0 for row in self.table)
+            self.table.release(held, now_s=self.now_s)
+        assert all((row.own_jobs, row.own_unread_s, row.own_kv_bytes) == (0, 0.0, 0.0) for row in self.table)
+        assert not any(self.table.in_flight(model) for model in MODELS)
+        for position in (position for row in self.table for position in row.positions.values()):
+            for lessons in (position.reading, position.writing):
+                assert 1 / FASTER_MAX * (1 - 1e-9) <= lessons.factor <= SLOWER_MAX
 
 
 def columns(table: NodeTable) -> Columns:

@@ -12,7 +12,8 @@ import msgspec
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import Job
-from sparewatt.inference.matcher.columns import ColumnField
+from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
+from sparewatt.inference.matcher.lessons import Lessons
 from sparewatt.inference.matcher.model import (
     REJECTED_FIELDS,
     SCAN_REJECTIONS,
@@ -22,7 +23,7 @@ from sparewatt.inference.matcher.model import (
     MatchJob,
     Rejection,
 )
-from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
+from sparewatt.inference.matcher.node_row import UNUSABLE, ColumnPosition, HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.prompt import PromptSize
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
@@ -138,9 +139,23 @@ _OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "positions", "own_act
 _COPIED = [field.name for field in dataclasses.fields(NodeRow) if field.name not in _OF_THE_SPECS]
 
 
-def table_of(*rows: NodeRow, gateways: int = 1) -> NodeTable:
+def a_lesson(factor: float) -> Lessons:
+    """As if jobs had taught that something takes so many times longer than the node says."""
+    lessons = Lessons()
+    lessons.factor = factor
+    return lessons
+
+
+def a_position(*, reading: float = 1.0, writing: float = 1.0, output_tokens: float = 256.0) -> ColumnPosition:
+    """What jobs have taught about a model on a row that is in no table yet."""
+    position = ColumnPosition(MODEL, NodeColumns(), 0, UNUSABLE[0], output_tokens)
+    position.reading, position.writing = a_lesson(reading), a_lesson(writing)
+    return position
+
+
+def table_of(*rows: NodeRow) -> NodeTable:
     """A fresh table that knows about each node what its row says."""
-    table = NodeTable(gateways=gateways)
+    table = NodeTable()
     for row in rows:
         table.remember(row.id, row.specs, last_seen_unix_s=None)
         copy = table.get(row.id)
@@ -149,6 +164,11 @@ def table_of(*rows: NodeRow, gateways: int = 1) -> NodeTable:
             setattr(copy, name, getattr(row, name))
         copy.own_active = dict(row.own_active)
         table.set_specs(row.id, row.specs)
+        for model, taught in row.positions.items():
+            position = copy.positions.get(model)
+            if position is not None:
+                position.reading, position.writing = taught.reading, taught.writing
+                position.output_tokens = taught.output_tokens
     return table
 
 

@@ -24,6 +24,10 @@ _CEILINGS = {
     ColumnField.STEP_TOKEN_S: 1e-6,
     ColumnField.KV_TOKEN_S: 1e-6,
     ColumnField.PREFILL_TOKEN_S: 1e-3,
+    ColumnField.PREFILL_SQUARE_S: 1e-7,
+    ColumnField.STALL_SHARE: 1.0,
+    ColumnField.OWN_READ_END_S: 110.0,
+    ColumnField.FOREIGN_READ_END_S: 110.0,
     ColumnField.PROMPT_USD: 1e-6,
     ColumnField.COMPLETION_USD: 1e-6,
     ColumnField.HEARD_IF_OPEN_S: 100.0,
@@ -43,7 +47,7 @@ def random_entries(chance: np.random.Generator) -> NodeColumns:
         column = chance.integers(0, steps, n) / steps * _CEILINGS.get(field, 2.0)
         numbers: Floats = np.ceil(column / 2.0) if field in _FLAGS else column
         entries.write_column(field, numbers)
-    entries.write_column(ColumnField.SHARING, 1.0 + chance.integers(0, 2, n).astype(np.float64))
+    entries.write_column(ColumnField.READ_SLOWER, 1.0 + chance.integers(0, 2, n).astype(np.float64))
     if chance.random() < 0.5:
         for field, value in (
             (ColumnField.HEARD_IF_OPEN_S, 99.0),
@@ -60,7 +64,6 @@ def random_question(chance: np.random.Generator) -> MatchQuery:
         float(chance.integers(1, 10_000)),
         float(chance.integers(1, 10_000)),
         float(chance.integers(0, 10_000)),
-        strain=float(chance.integers(0, 2)),
         usd_weight=float(chance.choice([0.0, 1e4, 4e4])),
         weights=weights if chance.random() < 0.3 else UNIT_WEIGHTS,
         now_s=100.0,

@@ -154,8 +154,9 @@ class ScriptedNode:
     def end(self) -> None:
         self._say(encode_message(Opcode.END, JobEnd(load=NodeLoad()), stream=self._stream))
 
-    def fail(self, code: FailCode = "backend_broke", message: str = "it broke") -> None:
-        self._say(encode_message(Opcode.FAIL, JobFailure(code=code, message=message), stream=self._stream))
+    def fail(self, code: FailCode = "backend_broke", message: str = "it broke", *, ttft_s: float = 0.0) -> None:
+        failure = JobFailure(code=code, message=message, ttft_s=ttft_s)
+        self._say(encode_message(Opcode.FAIL, failure, stream=self._stream))
 
     def lost(self) -> None:
         self._table.disconnect(self.id, unix_s=self._clock.unix_s())
@@ -277,7 +278,7 @@ class Stage:
     @property
     def reserved(self) -> Sequence[tuple[int, float, float]]:
         """Per node: jobs, seconds of prompts to read, tokens of context."""
-        return [(row.own_jobs, round(row.own_backlog_s, 9), row.own_kv_bytes / KV_TOKEN_BYTES) for row in self.table]
+        return [(row.own_jobs, round(row.own_unread_s, 9), row.own_kv_bytes / KV_TOKEN_BYTES) for row in self.table]
 
     def assert_nothing_left(self) -> None:
         assert set(self.reserved) <= {(0, 0, 0)}

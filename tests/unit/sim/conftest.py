@@ -12,6 +12,7 @@ SMALL = SimModel(0, "small", 8 * GB, 4e9, 1e5, 0.5)
 LARGE = SimModel(1, "large", 10 * GB, 5e9, 1e5, 0.3)
 THIRD = SimModel(2, "third", 9 * GB, 4e9, 1e5, 0.2)
 GPU = SimGpu("test", 24.0, 100.0, 1000.0, 0.3, 1.0, at_home=True)
+H200 = SimGpu("H200", 141.0, 989.0, 4800.0, 3.0, 1.0, at_home=False)
 
 
 class RecordedEvents:
@@ -33,7 +34,9 @@ class RecordedEvents:
         )
 
 
-def make_site(*, warm: tuple[int, ...] = (0,), gpu: SimGpu = GPU, slots: int = 256) -> Site:
+def make_site(
+    *, warm: tuple[int, ...] = (0,), gpu: SimGpu = GPU, slots: int = 256, server: str = "vllm", claims: float = 1.0
+) -> Site:
     return Site(
         number=0,
         gpu=gpu,
@@ -45,6 +48,8 @@ def make_site(*, warm: tuple[int, ...] = (0,), gpu: SimGpu = GPU, slots: int = 2
         warm=warm,
         mtbf_s=1e12,
         slots=slots,
+        server=server,
+        claims=claims,
     )
 
 
@@ -71,8 +76,16 @@ def events() -> RecordedEvents:
 
 @pytest.fixture
 def make_machine(events: RecordedEvents) -> Callable[..., SimMachine]:
-    def make(*, warm: tuple[int, ...] = (0,), gpu: SimGpu = GPU, gateways: int = 1, slots: int = 256) -> SimMachine:
-        site = make_site(warm=warm, gpu=gpu, slots=slots)
+    def make(
+        *,
+        warm: tuple[int, ...] = (0,),
+        gpu: SimGpu = GPU,
+        gateways: int = 1,
+        slots: int = 256,
+        server: str = "vllm",
+        claims: float = 1.0,
+    ) -> SimMachine:
+        site = make_site(warm=warm, gpu=gpu, slots=slots, server=server, claims=claims)
         return SimMachine(site, (SMALL, LARGE, THIRD), events.callbacks(), gateways=gateways)
 
     return make

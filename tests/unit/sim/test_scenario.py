@@ -1,11 +1,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from sparewatt.sim.results.summary import measure
-from sparewatt.sim.scenario import CONTEXT_GB, GB, make_scenario, price_table, read_fleet
+from sparewatt.sim.scenario import (
+    CONTEXT_GB,
+    GB,
+    SERVER_SHARES_DATACENTRE,
+    SERVER_SHARES_HOME,
+    SLOTS,
+    SimModel,
+    make_scenario,
+    nominal_decode_tps,
+    nominal_prefill_tps,
+    price_table,
+    read_fleet,
+    read_models,
+)
 from sparewatt.sim.study import StudyConfig, make_case
 
 
@@ -34,9 +48,44 @@ def test_an_hour_of_prefill_earns_as_much_as_an_hour_of_decoding() -> None:
     scenario = make_scenario(20, seed=1)
     prices = price_table(scenario)
     site, model = scenario.sites[3], scenario.models[0]
-    read_in_an_hour = 3600 * site.flops / site.speed / (2 * model.active_params)
+    read_in_an_hour = 3600 * nominal_prefill_tps(site, model)
+    written_in_an_hour = 3600 * nominal_decode_tps(site, model)
     assert prices.prompt[model.number, site.number] * read_in_an_hour == pytest.approx(site.usd_per_hour)
+    assert prices.completion[model.number, site.number] * written_in_an_hour == pytest.approx(site.usd_per_hour)
     assert (prices.prompt < prices.completion).all()
+
+
+def test_prices_go_by_the_cards_table_and_not_by_the_machines_speed() -> None:
+    scenario = make_scenario(20, seed=1)
+    site, model = scenario.sites[3], scenario.models[0]
+    slow = replace(site, speed=0.1)
+    assert nominal_prefill_tps(slow, model) == nominal_prefill_tps(site, model)
+    assert nominal_decode_tps(slow, model) == nominal_decode_tps(site, model)
+
+
+def test_a_server_with_few_slots_is_priced_by_what_it_can_batch() -> None:
+    scenario = make_scenario(20, seed=1)
+    site, model = replace(scenario.sites[3], server="ollama"), scenario.models[0]
+    single, eight = (nominal_decode_tps(replace(site, slots=slots), model) for slots in (1, 8))
+    assert 2 * single < eight < 8 * single
+    assert nominal_decode_tps(replace(site, slots=500), model) == eight
+
+
+def test_homes_and_data_centres_run_the_servers_of_their_kind() -> None:
+    sites = make_scenario(1000, seed=1).sites
+    for shares, at_home in ((SERVER_SHARES_HOME, True), (SERVER_SHARES_DATACENTRE, False)):
+        found = Counter(site.server for site in sites if site.gpu.at_home is at_home)
+        assert set(found) == set(shares)
+        for server, share in shares.items():
+            assert found[server] / found.total() == pytest.approx(share, abs=0.08)
+    assert all(site.slots in SLOTS[site.server] for site in sites)
+
+
+def test_a_model_has_the_parameters_that_its_name_says() -> None:
+    totals = {model.name: model.total_params for model in read_models()}
+    assert totals["8b-fp16"] == 8e9
+    assert totals["moe-30b-a3b-int4"] == 30e9
+    assert SimModel(0, "unnamed", 1e9, 5e8, 1e5, 1.0).total_params == 5e8
 
 
 def test_latency_includes_the_users_round_trip() -> None:

@@ -61,11 +61,12 @@ WEIGHT_MAX = 1000.0
 def queue_time(q: Any, x: Any) -> Any:
     """Seconds until the prompts ahead are read: those sent from here, then those of others; and until a slot is free.
 
-    A server reads prompts in the order of arrival, whatever it writes meanwhile. Some of it passes on the way there.
+    A server reads prompts in the order of arrival, whatever it writes meanwhile. Some of it passes on the way there,
+    but never more than the way takes: being farther must not pay.
     """
-    there_s = q.now_s + x[ColumnField.RTT_S]
-    own = np.maximum(x[ColumnField.OWN_READ_MIN_S], x[ColumnField.OWN_READ_END_S] - there_s)
-    return own + np.maximum(0.0, x[ColumnField.FOREIGN_READ_END_S] - there_s) + x[ColumnField.SLOT_WAIT_S]
+    own = np.maximum(x[ColumnField.OWN_READ_MIN_S], x[ColumnField.OWN_READ_END_S] - q.now_s)
+    unread = own + np.maximum(0.0, x[ColumnField.FOREIGN_READ_END_S] - q.now_s)
+    return np.maximum(x[ColumnField.OWN_READ_MIN_S], unread - x[ColumnField.RTT_S]) + x[ColumnField.SLOT_WAIT_S]
 
 
 def prefill_time(q: Any, x: Any) -> Any:

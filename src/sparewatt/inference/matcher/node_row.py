@@ -120,6 +120,8 @@ class NodeRow:
     models: dict[str, ModelReport] = field(default_factory=dict)
     positions: dict[str, ColumnPosition] = field(default_factory=dict)
     """By model."""
+    taught: dict[str, tuple[Lessons, Lessons]] = field(default_factory=dict)
+    """Lessons about models that it no longer has: dropping a model and bringing it back does not wash them off."""
     load: NodeLoad = field(default_factory=NodeLoad)
     connected: bool = False
     last_heard_s: float = 0.0
@@ -360,7 +362,8 @@ def _fits_tokens(specs: NodeSpecs, model: ModelReport) -> float:
 
 
 def _is_possible(speed: Speed) -> bool:
-    return all(SLOWEST_TPS <= tps <= FASTEST_TPS for tps in (speed.prefill_tps, speed.decode_tps))
+    tps, paces = (speed.prefill_tps, speed.decode_tps), (speed.prefill_pace, speed.decode_pace)
+    return all(SLOWEST_TPS <= rate <= FASTEST_TPS for rate in tps) and all(p is None or 0.0 < p <= 1.0 for p in paces)
 
 
 UNMEASURED = Speed(SLOWEST_TPS, SLOWEST_TPS)

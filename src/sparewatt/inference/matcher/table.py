@@ -143,6 +143,8 @@ OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
 """The hops between gateway and model server take time of their own: learned from prompts shorter than this."""
 STALL_MAX = 2.0
 """How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
+TAUGHT_MAX = 64
+"""Models that a node no longer has, of which lessons are kept."""
 STEPS_MIN = 7
 """Fewer steps say more about the network than about a node's speed."""
 
@@ -160,6 +162,8 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     made_at_s: float
     reading_prompt: bool = True
     """False once its first token came, or where that is not seen."""
+    was_loaded: bool = True
+    """Whether its model was: else its first token says how long loading took, not how fast the node reads."""
     steps_before: float = 0.0
     """Steps that the node's figures had allowed when its first token came."""
     released: bool = False
@@ -313,8 +317,10 @@ class NodeTable:
         self._count_steps(row, now_s)
         figures_s = position.figures.prefill_s(job.prompt_tokens, cached_tokens)
         prefill_s = figures_s * position.reading.factor
-        kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * row.models[job.model].kv_bytes_per_token
-        reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed)
+        model = row.models[job.model]
+        kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token
+        was_loaded = model.state == "warm"
+        reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed, was_loaded)
         self._reservations[id(reservation)] = reservation
         self._begin_reading(row, reservation, now_s)
         row.own_jobs += 1
@@ -346,7 +352,9 @@ class NodeTable:
         position = row.positions.get(reservation.model)
         self._count_steps(row, now_s)
         if position is not None:
-            self._learn_reading(row, position, reservation, now_s)
+            if reservation.was_loaded:
+                self._learn_reading(row, position, reservation, now_s)
+            row.read_at_s = now_s
             reservation.steps_before = position.steps
         self._end_reading(row, reservation)
         row.own_read_from_s = now_s
@@ -370,6 +378,7 @@ class NodeTable:
             row.own_kv_bytes = max(0.0, row.own_kv_bytes - reservation.kv_bytes)
         else:
             row.own_kv_bytes = row.own_unread_s = 0.0
+            row.own_read_from_s = min(row.own_read_from_s, now_s)
         if _count_down(row.own_active, reservation.model):
             row.active_bytes = active_bytes_of(row)
         _count_down(self._in_flight, reservation.model)
@@ -426,7 +435,6 @@ class NodeTable:
         if there_s >= row.read_at_s:
             self._learn_overhead(row, reservation, took_s)
             took_s = max(0.0, took_s - row.overhead_s)
-        row.read_at_s = now_s
         if is_beside_answers and not row.load.foreign:
             self._count_stall(row, min(took_s, STALL_MAX * reservation.prefill_s))
         if row.is_read_undisturbed and len(row.own_active) == 1:
@@ -524,6 +532,7 @@ class NodeTable:
             index = columns.add(row.id, row.hash, row.index)
             position = row.positions[model.id] = ColumnPosition(model.id, columns, index, figures)
             position.output_tokens = float(self.typical_output_tokens(ModelId(model.id)))
+            position.reading, position.writing = row.taught.pop(model.id, (position.reading, position.writing))
         position.figures = figures
         position.columns.write_specs(position.index, values)
         cachers = self._prefix_cachers.setdefault(model.id, set())
@@ -531,6 +540,10 @@ class NodeTable:
 
     def _remove_position(self, row: NodeRow, model: str) -> None:
         position = row.positions.pop(model)
+        if position.reading.count or position.writing.count:
+            row.taught[model] = position.reading, position.writing
+            if len(row.taught) > TAUGHT_MAX:
+                del row.taught[next(iter(row.taught))]
         self._prefix_cachers[model].discard(row.id)
         moved = position.columns.remove(position.index)
         if moved is not None:

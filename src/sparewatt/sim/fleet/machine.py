@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
+from typing import NamedTuple
 
 from sparewatt.sim.fleet.physics import UNDISTURBED, IterationPace, shared_pace
 from sparewatt.sim.fleet.prefix_cache import PrefixCache
@@ -70,6 +71,14 @@ def _decrement(counts: Counter[int], number: int) -> None:
     counts[number] -= 1
     if not counts[number]:
         del counts[number]
+
+
+class QueuedJob(NamedTuple):
+    job: SimJob
+    left_s: float
+    """Of its prefill."""
+    chunk_s: float
+    """How long one chunk of its prompt takes."""
 
 
 class SimMachine:
@@ -192,18 +201,22 @@ class SimMachine:
         """Each with its steps left and its number."""
         return [(max(0.0, last - self._steps), number, job) for last, number, job in self._running]
 
-    def queued_jobs(self) -> list[tuple[SimJob, float]]:
-        """The prompt that is being read and those that wait, each with the prefill left."""
-        prefilling = [] if self.prefilling is None else [(self.prefilling, max(0.0, self._prefill_left_s))]
-        return [*prefilling, *((job, self.prefill_s(job)) for job in self._waiting)]
+    def queued_jobs(self) -> list[QueuedJob]:
+        """The prompt that is being read and those that wait."""
+        queued = [self._queued(job, job.cached_tokens) for job in self._waiting]
+        if self.prefilling is None:
+            return queued
+        first = self._queued(self.prefilling, self.prefilling.cached_tokens)
+        return [first._replace(left_s=max(0.0, self._prefill_left_s)), *queued]
 
-    def prefill_s_of(self, job: SimJob) -> float:
-        """Of a job that has not arrived, with what the machine has cached now."""
-        return self._prefills[job.model.number].seconds(job.prompt_tokens, self.cache.tokens_of(job))
+    def queued_next(self, job: SimJob) -> QueuedJob:
+        """A job that has not arrived, with what the machine has cached now."""
+        return self._queued(job, self.cache.tokens_of(job))
 
-    def chunk_s(self, job: SimJob) -> float:
-        tokens = job.prompt_tokens - job.cached_tokens
-        return self._prefills[job.model.number].chunk_s(self.prefill_s(job), tokens)
+    def _queued(self, job: SimJob, cached_tokens: int) -> QueuedJob:
+        curve = self._prefills[job.model.number]
+        seconds = curve.seconds(job.prompt_tokens, cached_tokens)
+        return QueuedJob(job, seconds, curve.chunk_s(seconds, job.prompt_tokens - cached_tokens))
 
     def all_jobs(self) -> list[SimJob]:
         prefilling = [] if self.prefilling is None else [self.prefilling]

@@ -79,5 +79,5 @@ def _truth(kind: ServerKind, slots: int, model: SimModel) -> ServerTruth:
 
 
 def driver_name(gpu: SimGpu) -> str:
-    """`A100-40` in the table is `A100 40GB` to its driver."""
-    return _SIZE.sub(r" \1GB", gpu.name)
+    """`A100-40` in the table is `A100 40GB` to its driver, `RTX4060Ti` is `RTX4060 Ti`."""
+    return _SIZE.sub(r" \1GB", gpu.name).replace("Ti", " Ti")

@@ -7,11 +7,13 @@ are loaded are rolled out.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sparewatt.sim.fleet.machine import SimMachine
 from sparewatt.sim.fleet.physics import UNDISTURBED, shared_pace
+from sparewatt.sim.scenario import SimModel
 from sparewatt.sim.traffic import SimJob
 
 EVENTS_MAX = 2000
@@ -22,6 +24,24 @@ class RollOut(NamedTuple):
 
     finish_s: float
     ends_s: float
+
+
+class WeightsInUse:
+    """Those of models that have a job in prefill or decoding are read in every step."""
+
+    def __init__(self, jobs_by_model: Counter[int], active_bytes: float) -> None:
+        self._jobs = Counter(jobs_by_model)
+        self.active_bytes = active_bytes
+
+    def add(self, model: SimModel) -> None:
+        if not self._jobs[model.number]:
+            self.active_bytes += model.weights_bytes
+        self._jobs[model.number] += 1
+
+    def remove(self, model: SimModel) -> None:
+        self._jobs[model.number] -= 1
+        if not self._jobs[model.number]:
+            self.active_bytes -= model.weights_bytes
 
 
 StepsLeft = Callable[[SimJob, float], float]
@@ -43,28 +63,25 @@ def roll_out(
     heapq.heapify(running)
     queue = machine.queued_jobs()
     behind = [*sent] if job is None else [*sent, job]
-    queue += [(other, machine.prefill_s_of(other)) for other in behind]
-    models = set(machine.jobs_by_model)
-    active, kv_used, kv_read = machine.active_bytes, machine.kv_used, machine.kv_read
+    queue += [machine.queued_next(other) for other in behind]
+    weights = WeightsInUse(machine.jobs_by_model, machine.active_bytes)
+    kv_used, kv_read = machine.kv_used, machine.kv_read
     at, steps, now, ends, finish = 0, 0.0, 0.0, 0.0, 0.0
     reading, left_s, chunk_s = None, 0.0, 0.0
     if machine.prefilling is not None:
-        reading, left_s = queue[0]
-        chunk_s, at = machine.chunk_s(reading), 1
+        reading, left_s, chunk_s = queue[0]
+        at = 1
     for _ in range(EVENTS_MAX):
         if reading is None and at < len(queue):
-            following, prefill_s = queue[at]
+            following, following_s, following_chunk_s = queue[at]
             has_room = kv_used + following.kv_bytes <= capacity and len(running) < slots
             if has_room or not running:
-                reading, left_s, at = following, prefill_s, at + 1
-                chunk_s = machine.chunk_s(reading)
+                reading, left_s, chunk_s, at = following, following_s, following_chunk_s, at + 1
                 kv_used += reading.kv_bytes
-                if reading.model.number not in models:
-                    models.add(reading.model.number)
-                    active += reading.model.weights_bytes
+                weights.add(reading.model)
         if reading is None and not running:
             break
-        base_s = active / bandwidth + fixed_s
+        base_s = weights.active_bytes / bandwidth + fixed_s
         step_s = base_s + kv_read / bandwidth + per_job_s * len(running)
         pace = shared_pace(chunk_s, step_s, base_s) if reading is not None and running else UNDISTURBED
         until_read_s = left_s / pace.prefill if reading is not None else float("inf")
@@ -82,6 +99,7 @@ def roll_out(
             _, _, ended = heapq.heappop(running)
             kv_used -= ended.kv_bytes
             kv_read -= ended.kv_read_bytes
+            weights.remove(ended.model)
             if ended is job:
                 finish = now
             else:

@@ -40,7 +40,7 @@ class FullGateway:
         self._taken: list[Reservation] = [table.reserve(self.node.id, a_job(), now_s=NOW_S) for _ in range(PLACES)]
 
     def make_room(self) -> None:
-        self.services.table.release(self._taken.pop())
+        self.services.table.release(self._taken.pop(), now_s=self.clock.now_s())
         self.clock.advance(0)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +18,7 @@ from sparewatt.inference.matcher.formula import BALANCED, RANKINGS, Ranking
 from sparewatt.inference.prompt import BLOCK_TOKENS
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead
 from sparewatt.protocol.link.node_report import NodeLoad
-from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs
+from tests.unit.inference.nodes import MODEL, a_job, a_model, node_id, some_specs
 from tests.unit.inference.scripted import (
     ANSWER,
     COMPLETION,
@@ -92,6 +91,7 @@ def answer_slowly(stage: Stage, *, factor: float, stream: bool = True) -> JobRun
     assert best is not None
     step_s = best.parts[5] / run.job.match.output_tokens * learned_speed(stage, best.node_id)
     node = stage.turn(run)
+    stage.clock.advance(best.predicted_ttft_s)
     node.head()
     for _ in range(TOKENS):
         node.data(text_event("a"))
@@ -107,7 +107,7 @@ def answer_slowly(stage: Stage, *, factor: float, stream: bool = True) -> JobRun
 def learned_speed(stage: Stage, node: NodeId) -> float:
     row = stage.table.get(node)
     assert row is not None
-    return math.exp(-max(0.0, row.slowness))
+    return 1.0 / row.positions[MODEL].writing.factor
 
 
 def test_a_node_that_keeps_what_it_promised_is_believed() -> None:
@@ -147,20 +147,22 @@ def test_a_node_slower_than_its_report_loses_its_share() -> None:
     assert share_of_first(stage) == 0
 
 
-def test_a_node_faster_than_its_report_gains_nothing() -> None:
+def test_a_node_faster_than_its_report_gains_as_much_as_its_card_allows() -> None:
     stage = Stage(4)
-    before = stage.dispatcher.dry_run(a_job(), ranking=BALANCED)
-    teach(stage, factor=1 / 3)
-    after = stage.dispatcher.dry_run(a_job(), ranking=BALANCED)
-    assert learned_speed(stage, node_id(1)) == 1.0
-    assert share_of_first(stage) == pytest.approx(0.25, abs=0.12)
-    assert {c.node_id: c.parts[5] for c in after.ranked} == {c.node_id: c.parts[5] for c in before.ranked}
+    teach(stage, factor=0.8)
+    assert learned_speed(stage, node_id(1)) == pytest.approx(1 / 0.8, rel=0.05)
+    teach(stage, factor=1 / 100)
+    row = stage.table.get(node_id(1))
+    assert row is not None
+    assert learned_speed(stage, node_id(1)) == pytest.approx(row.positions[MODEL].figures.faster_max)
+    assert share_of_first(stage) == 1
 
 
 def test_a_client_that_reads_slowly_teaches_nothing_about_the_node() -> None:
     stage = Stage(1)
     run = stage.dispatch()
     node = stage.turn(run)
+    stage.clock.advance(1)
     node.begin(text_event("a"))
     node.data(text_event("x" * (node.may_send_bytes - len(text_event("")))))
     assert node.may_send_bytes == 0
@@ -176,6 +178,7 @@ def test_a_client_that_reads_slowly_teaches_nothing_about_the_node() -> None:
 def test_a_few_tokens_teach_nothing(tokens: int) -> None:
     stage = Stage(1)
     node = stage.turn(stage.dispatch())
+    stage.clock.advance(1)
     node.begin(text_event("a"))
     stage.clock.advance(20)
     node.data(*[text_event("a")] * (tokens - 1), DONE)
@@ -195,6 +198,7 @@ def test_a_policy_that_ranks_by_score_promises_and_teaches_all_the_same() -> Non
     stage = Stage(1)
     node = stage.turn(stage.dispatch(ranking=RANKINGS["neuralgrid"]))
     assert node.opened[0].promised_ttft_s > 0
+    stage.clock.advance(1)
     node.begin(text_event("a"))
     stage.clock.advance(20)
     node.data(*[text_event("a")] * 20, DONE)
@@ -304,7 +308,7 @@ def test_the_next_prompt_that_begins_alike_goes_where_it_was_read_and_is_told_so
     assert best is not None
     assert best.cached_tokens == node.opened[-1].cached_tokens == 4 * BLOCK_TOKENS
     assert node.opened[0].cached_tokens == 0
-    assert [backlog_s for _, backlog_s, _ in stage.reserved if backlog_s] == [(4000 - 4 * BLOCK_TOKENS) / 1000]
+    assert [backlog_s for _, backlog_s, _ in stage.reserved if backlog_s] == [0.1 + (4000 - 4 * BLOCK_TOKENS) / 1000]
     node.answer(ANSWER)
     stage.assert_nothing_left()
 

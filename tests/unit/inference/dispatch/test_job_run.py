@@ -164,7 +164,7 @@ def test_the_record_keeps_times_in_milliseconds_after_arrival() -> None:
 def test_a_job_is_reserved_while_it_runs_and_its_prompt_until_the_first_token() -> None:
     stage = Stage(1)
     node = stage.turn(stage.dispatch())
-    assert stage.reserved == [(1, 0.5, 600)]
+    assert stage.reserved == [(1, 0.6, 600)]
     node.begin(text_event("a"))
     assert stage.reserved == [(1, 0, 600)]
     node.data(DONE)

@@ -11,12 +11,50 @@ from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.policy.model import ANY, MaxPrice
 from sparewatt.policy.parser import read_line
+from sparewatt.protocol.link.node_report import Speed
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_model, node_id, some_specs
-from tests.unit.inference.scripted import BODY, COMPLETION, Stage
+from tests.unit.inference.scripted import ANSWER, BODY, COMPLETION, Stage
 
 ANN = AccountId("acc_ann")
 USUAL = MaxPrice(80_000_000, 240_000_000)
 DEAR = some_specs(a_model(completion_price_nano=240_000_001))
+
+
+# nodes that refused a promise
+
+
+def a_slow_second(*, ttft_s: float) -> Stage:
+    """Two nodes, of which the second is so much later with every first token."""
+    stage = Stage(2)
+    slow = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=ttft_s)
+    stage.table.set_specs(node_id(2), some_specs(a_model(measured=slow)))
+    return stage
+
+
+@pytest.mark.parametrize(("stated_s", "asked_next"), [(2.0, 1), (60.0, 2), (0.0, 2)])
+def test_a_node_that_would_be_a_little_late_is_better_than_one_that_is_much_slower(
+    stated_s: float, asked_next: int
+) -> None:
+    stage = a_slow_second(ttft_s=20.0)
+    run = stage.dispatch()
+    assert stage.turn(run).id == node_id(1)
+    stage.turn(run).fail("refused", ttft_s=stated_s)
+    assert stage.turn(run).id == node_id(asked_next)
+    assert (stage.turn(run).opened[-1].promised_ttft_s == 0.0) == (asked_next == 1), "nothing is promised twice"
+    stage.turn(run).answer(ANSWER)
+    assert stage.sink.body == ANSWER
+    stage.assert_nothing_left()
+
+
+@pytest.mark.parametrize("stated_s", [1e-9, 0.001])
+def test_stating_less_than_was_promised_gains_nothing(stated_s: float) -> None:
+    """The cheapest lie: refuse, and say that one would be early. The job then costs what was predicted, no less."""
+    stage = a_slow_second(ttft_s=20.0)
+    run = stage.dispatch()
+    best = run.record.decision.best
+    assert best is not None
+    run._selector.note_late(best, stated_ttft_s=stated_s)
+    assert run._selector.late_nodes == {best.node_id: best.cost}
 
 
 class GatedStage(Stage):

@@ -143,10 +143,21 @@ def test_a_policy_that_scores_knows_no_affinity() -> None:
     assert decide(table, {node_id(1): 3000}, ranking=NEURALGRID) == decide(table, None, ranking=NEURALGRID)
 
 
-def test_a_short_prompt_gains_nothing() -> None:
+def test_what_every_prompt_costs_and_its_last_token_stay() -> None:
     table = a_table(2, KEEPING)
     job = a_job(prompt_tokens=20)
-    assert of(decide(table, {node_id(1): 512}, job), 1).cost == of(decide(table, None, job), 1).cost
+    read_s = part(of(decide(table, {node_id(1): 512}, job), 1), "prefill")
+    assert read_s == pytest.approx(SPEED.ttft_s + 1 / SPEED.prefill_tps)
+
+
+def test_attention_still_covers_what_is_cached() -> None:
+    """Of 4,000 tokens 3,000 are cached: the last 1,000 attend to all before them, 4,000² - 3,000² in all."""
+    bent = msgspec.structs.replace(SPEED, prefill_square_s=1e-7)
+    table = a_table(2, some_specs(a_model(prefix_cache_tokens=KEEPS, measured=bent)))
+    read_s = part(of(decide(table, {node_id(1): 3000}), 1), "prefill")
+    assert read_s == pytest.approx(SPEED.ttft_s + 1000 / SPEED.prefill_tps + (4000**2 - 3000**2) * 1e-7)
+    held = table.reserve(node_id(1), LONG, now_s=NOW_S, cached_tokens=3000)
+    assert held.prefill_s == pytest.approx(read_s)
 
 
 def test_the_explanation_shows_the_discount() -> None:
@@ -160,10 +171,10 @@ def test_a_reservation_counts_what_is_left_to_read() -> None:
     held = table.reserve(node_id(1), LONG, now_s=NOW_S, cached_tokens=3000)
     row = table.get(node_id(1))
     assert row is not None
-    assert row.own_backlog_s == pytest.approx(1000 / SPEED.prefill_tps)
+    assert row.own_unread_s == pytest.approx(SPEED.ttft_s + 1000 / SPEED.prefill_tps)
     assert held.kv_bytes == table.reserve(node_id(1), LONG, now_s=NOW_S).kv_bytes
-    table.release(held)
-    assert row.own_backlog_s == pytest.approx(4000 / SPEED.prefill_tps)
+    table.release(held, now_s=NOW_S)
+    assert row.own_unread_s == pytest.approx(SPEED.ttft_s + 4000 / SPEED.prefill_tps)
 
 
 def test_the_table_knows_which_models_are_worth_hashing_for() -> None:

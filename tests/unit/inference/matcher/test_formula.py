@@ -12,19 +12,84 @@ from hypothesis import strategies as st
 
 from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.formula import PARTS
+from sparewatt.inference.matcher.formula import OTHERS_WEIGHT, OVERLAP, PARTS
 from sparewatt.inference.matcher.scan import MatchQuery
 
-JOB = MatchQuery(prompt_tokens=500.0, output_tokens=200.0, strain=1.0, usd_weight=1e4)
+Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
+JOB = MatchQuery(prompt_tokens=500.0, output_tokens=200.0, usd_weight=1e4)
 
 
-def test_reading_is_the_short_prompt_and_the_rest_at_the_prefill_speed() -> None:
-    assert formula.prefill_time(JOB, 0.1, 1 / 1000) == pytest.approx(0.1 + 470 / 1000)
+def numbers(**changes: float) -> Numbers:
+    """Of an idle node of which nothing is known, but for these fields."""
+    found = np.zeros(len(ColumnField))
+    found[ColumnField.READ_SLOWER] = 1.0
+    for name, value in changes.items():
+        found[ColumnField[name]] = value
+    return found
 
 
-@pytest.mark.parametrize("prompt_tokens", [1.0, 29.0, 30.0])
-def test_a_prompt_as_short_as_the_measured_one_takes_what_was_measured(prompt_tokens: float) -> None:
-    assert formula.prefill_time(JOB._replace(prompt_tokens=prompt_tokens), 0.1, 1 / 1000) == 0.1
+# the queue
+
+
+def queue_s(*, now_s: float = 100.0, **changes: float) -> float:
+    return float(formula.queue_time(JOB._replace(now_s=now_s), numbers(**changes)))
+
+
+def test_an_idle_node_has_no_queue() -> None:
+    assert queue_s() == 0.0
+
+
+def test_prompts_ahead_are_waited_for_until_they_should_be_read() -> None:
+    assert queue_s(OWN_READ_END_S=103.0) == 3.0
+    assert queue_s(OWN_READ_END_S=103.0, now_s=102.0) == 1.0
+    assert queue_s(FOREIGN_READ_END_S=102.0) == 2.0
+
+
+def test_prompts_of_others_are_read_behind_those_sent_from_here() -> None:
+    assert queue_s(OWN_READ_END_S=103.0, FOREIGN_READ_END_S=102.0) == 5.0
+
+
+def test_some_of_the_queue_passes_on_the_way() -> None:
+    assert queue_s(OWN_READ_END_S=103.0, RTT_S=1.0) == 2.0
+    assert queue_s(FOREIGN_READ_END_S=103.0, RTT_S=9.0) == 0.0
+
+
+def test_the_way_there_counts_once_however_many_queues_there_are() -> None:
+    queues = {"OWN_READ_END_S": 103.0, "FOREIGN_READ_END_S": 102.0}
+    assert queue_s(**queues, RTT_S=1.0) == queue_s(**queues) - 1.0
+
+
+def test_an_overdue_prompt_of_ours_is_still_in_the_way_and_an_overdue_one_of_others_is_not() -> None:
+    assert queue_s(OWN_READ_END_S=60.0, OWN_READ_MIN_S=0.25) == 0.25
+    assert queue_s(FOREIGN_READ_END_S=60.0) == 0.0
+
+
+def test_a_slot_is_waited_for_on_top() -> None:
+    assert queue_s(SLOT_WAIT_S=7.0, OWN_READ_END_S=103.0) == 10.0
+
+
+# reading
+
+
+def prefill_s(tokens: float = 500.0, **changes: float) -> float:
+    return float(formula.prefill_time(JOB._replace(prompt_tokens=tokens), numbers(**changes)))
+
+
+def test_reading_is_a_start_and_each_token() -> None:
+    assert prefill_s(PREFILL_FIXED_S=0.1, PREFILL_TOKEN_S=1e-3) == pytest.approx(0.1 + 0.5)
+
+
+def test_attention_grows_with_the_square_of_the_prompt() -> None:
+    assert prefill_s(1000.0, PREFILL_SQUARE_S=1e-7) == pytest.approx(0.1)
+    assert prefill_s(2000.0, PREFILL_SQUARE_S=1e-7) == pytest.approx(0.4)
+
+
+def test_beside_answers_a_prompt_takes_longer() -> None:
+    alone, beside = (
+        formula.parts(JOB, numbers(PREFILL_FIXED_S=1.0, READ_SLOWER=slower))[PARTS.index("prefill")]
+        for slower in (1.0, 1.25)
+    )
+    assert (alone, beside) == (1.0, 1.25)
 
 
 def test_writing_is_a_step_per_token_with_half_of_its_own_context() -> None:
@@ -49,19 +114,21 @@ def test_waiting_for_memory_is_bounded() -> None:
     assert formula.memory_wait(JOB, 1e6, 1000.0, -1e15) == formula.KV_WAIT_S_MAX
 
 
-def test_an_idle_node_slows_nobody_and_each_job_there_counts() -> None:
-    def slowing(jobs: float) -> float:
-        return float(formula.slowdown(JOB, jobs, 0.5, 0.001, 100_000 / 1e12))
+def slowing(jobs: float, *, prefill_s: float = 0.5, **changes: float) -> float:
+    found = numbers(JOBS=jobs, STEP_PER_JOB_S=0.001, KV_TOKEN_S=100_000 / 1e12, **changes)
+    return float(formula.slowdown(JOB, found, prefill_s))
 
+
+def test_an_idle_node_slows_nobody_and_each_job_there_counts() -> None:
+    grows_s = 200 * OVERLAP * (0.001 + 500 * 100_000 / 1e12)
     assert slowing(0.0) == 0.0
-    assert slowing(1.0) == pytest.approx(2.0 * (0.25 + 100 * (0.001 + 500 * 100_000 / 1e12)))
+    assert slowing(1.0) == pytest.approx(OTHERS_WEIGHT * grows_s)
     assert slowing(3.0) == pytest.approx(3 * slowing(1.0))
 
 
-def test_scarcity_counts_only_where_another_model_is_shorter_of_nodes() -> None:
-    assert formula.scarcity(JOB, 1.0, 0.5, 4.0) == 0.0
-    assert formula.scarcity(JOB, 0.2, 0.5, 4.0) == 0.0
-    assert formula.scarcity(JOB, 3.0, 0.5, 4.0) == pytest.approx(0.3 * 2.0 * (0.5 + 0.5))
+def test_answers_lose_what_they_stall_while_the_prompt_is_read() -> None:
+    stalled_s = slowing(1.0, prefill_s=0.5, STALL_SHARE=0.9) - slowing(1.0, prefill_s=0.0, STALL_SHARE=0.9)
+    assert stalled_s == pytest.approx(OTHERS_WEIGHT * 0.5 * 0.9)
 
 
 def test_a_node_asks_by_the_token() -> None:
@@ -90,20 +157,14 @@ def test_a_node_that_is_silent_or_has_just_failed_is_suspect() -> None:
 # the same lines on floats and on columns
 
 amounts = st.floats(0.0, 1e15)
-counts = st.floats(0.0, 1e5)
 seconds = st.floats(0.0, 1e9)
 tokens = st.integers(1, 1 << 24).map(float)
-questions = st.builds(
-    MatchQuery, tokens, tokens, tokens, st.floats(0.0, 1e6), st.sampled_from([0.0, 1e4, 4e4]), now_s=seconds
-)
+questions = st.builds(MatchQuery, tokens, tokens, tokens, usd_weight=st.sampled_from([0.0, 1e4, 4e4]), now_s=seconds)
 
 TERMS: dict[Callable[..., Any], tuple[st.SearchStrategy[float], ...]] = {
     formula.flakiness: (st.floats(0.0, 1e6), seconds),
-    formula.prefill_time: (seconds, seconds),
     formula.decode_time: (seconds, seconds),
     formula.memory_wait: (seconds, amounts, amounts),
-    formula.slowdown: (counts, seconds, seconds, seconds),
-    formula.scarcity: (st.floats(0.0, 1e6), seconds, seconds),
     formula.asked_usd: (st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
     formula.price: (st.floats(0.0, 1e6),),
     formula.suspicion: (seconds, seconds),
@@ -125,43 +186,51 @@ def test_a_term_gives_the_same_bits_for_a_number_and_for_a_column(
     assert min(alone) >= 0.0
 
 
+some_numbers = st.lists(st.floats(0.0, 1e9), min_size=len(ColumnField), max_size=len(ColumnField)).map(np.array)
+
+
+@given(nodes=st.lists(some_numbers, min_size=1, max_size=4), job=questions)
+def test_all_parts_are_the_same_bits_for_a_node_and_for_columns(nodes: list[Numbers], job: MatchQuery) -> None:
+    alone = [[float(part) for part in formula.parts(job, node)] for node in nodes]
+    together = np.array(formula.parts(job, np.array(nodes).T))
+    assert together.T.tolist() == alone
+    assert np.isfinite(together).all()
+    assert together.min() >= 0.0
+
+
 def test_every_part_has_its_term_and_its_place() -> None:
     """Numbers with one thing at a time: it shows in its own part (and in what follows from it)."""
 
     def parts(**changes: float) -> dict[str, float]:
-        numbers = np.zeros(len(ColumnField))
-        numbers[ColumnField.SHARING] = 1.0
-        for name, value in changes.items():
-            numbers[ColumnField[name]] = value
-        return dict(zip(PARTS, map(float, formula.parts(JOB, numbers)), strict=True))
+        return dict(zip(PARTS, map(float, formula.parts(JOB, numbers(**changes))), strict=True))
 
     assert set(parts().values()) == {0.0}
-    for name, changes in {
+    places = {
         "network": {"RTT_S": 1.0},
-        "queue": {"QUEUE_S": 1.0},
+        "queue": {"SLOT_WAIT_S": 1.0},
         "cold_load": {"COLD_S": 1.0},
         "memory": {"KV_BYTES_PER_TOKEN": 1e3, "STEP_S": 1.0},
         "prefill": {"PREFILL_FIXED_S": 1.0},
         "decode": {"STEP_S": 1.0},
-        "others": {"JOBS": 1.0, "PREFILL_FIXED_S": 1.0},
-        "scarcity": {"STRAIN_MAX": 9.0, "PREFILL_FIXED_S": 1.0},
+        "others": {"JOBS": 1.0, "STEP_PER_JOB_S": 1.0},
         "price": {"PROMPT_USD": 1.0},
         "flakiness": {"FAILURE_ODDS": 1.0},
         "suspect": {"SUSPECT_UNTIL_S": 1.0},
-    }.items():
+    }
+    assert tuple(places) == PARTS
+    for name, changes in places.items():
         assert parts(**changes)[name] > 0.5, name
 
 
-some_numbers = st.lists(st.floats(0.0, 1e9), min_size=len(ColumnField), max_size=len(ColumnField)).map(np.array)
 some_weights = st.lists(st.sampled_from([0.0, 0.3, 1.0, 7.0, 100.0]), min_size=len(PARTS), max_size=len(PARTS))
 
 
-@given(numbers=some_numbers, job=questions, weights=some_weights)
+@given(node=some_numbers, job=questions, weights=some_weights)
 def test_what_a_node_costs_at_least_is_never_more_than_its_cost(
-    numbers: np.ndarray[tuple[int], np.dtype[np.float64]], job: MatchQuery, weights: list[float]
+    node: Numbers, job: MatchQuery, weights: list[float]
 ) -> None:
     weighed = job._replace(weights=tuple(weights))
-    assert formula.lower_bound(weighed, numbers) <= formula.total(weighed, formula.parts(weighed, numbers))
+    assert formula.lower_bound(weighed, node) <= formula.total(weighed, formula.parts(weighed, node))
 
 
 def test_the_total_is_each_part_by_its_weight() -> None:

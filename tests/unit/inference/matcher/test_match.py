@@ -10,13 +10,14 @@ from sparewatt.inference.matcher.formula import (
     FAST,
     JITTER,
     NEURALGRID,
+    PARTS,
     RANKINGS,
     SUSPECT_S,
     Ranking,
 )
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import CANDIDATES_KEPT, REJECTIONS_KEPT, Candidate, Decision, MatchJob, Rejection
-from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.node_row import PREFILL_PACE, STEP_PER_JOB_SHARE, NodeRow
 from sparewatt.inference.matcher.scan import neuralgrid_parts
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.unit.inference.nodes import (
@@ -25,6 +26,7 @@ from tests.unit.inference.nodes import (
     NOW_S,
     a_job,
     a_model,
+    a_position,
     a_row,
     a_table,
     node_id,
@@ -60,23 +62,22 @@ def test_the_cost_is_the_sum_of_its_named_parts_and_the_jitter() -> None:
     found, parts = only(a_row()), parts_of(a_row())
     step_s = 1 / 50 + 600 * 100_000 / (8 * GIB * 50)
     assert parts["network"] == 0.02
-    assert parts["prefill"] == pytest.approx(0.1 + 470 / 1000)
+    assert parts["prefill"] == pytest.approx(0.1 + 500 / 1000)
     assert parts["decode"] == pytest.approx(200 * step_s)
     assert parts["price"] == pytest.approx(0.22)
     odds = 0.4 / 19.6
-    assert parts["flakiness"] == pytest.approx(odds * (1 + (0.02 + 0.57 + 200 * step_s + 0.22) / 2))
+    assert parts["flakiness"] == pytest.approx(odds * (1 + (0.02 + 0.6 + 200 * step_s + 0.22) / 2))
     assert {name for name, part in parts.items() if part == 0.0} == {
         "queue",
         "cold_load",
         "memory",
         "others",
-        "scarcity",
         "suspect",
     }
     assert found.cost == pytest.approx(sum(parts.values()))
 
 
-def test_jitter_is_at_most_a_fifth_and_a_hash_of_seed_match_and_node() -> None:
+def test_jitter_is_at_most_a_twentieth_and_a_hash_of_seed_match_and_node() -> None:
     table = a_table(1)
     seen = set()
     for seed in range(50):
@@ -103,8 +104,8 @@ def test_a_suspect_node_is_used_only_if_nobody_else_can() -> None:
 @pytest.mark.parametrize("ranking", RANKINGS.values(), ids=list(RANKINGS))
 def test_predictions_are_first_token_and_finish_whatever_the_policy_ranks_by(ranking: Ranking) -> None:
     best = only(a_row(), ranking=ranking)
-    assert best.predicted_ttft_s == pytest.approx(0.02 + 0.57)
-    assert best.predicted_finish_s == pytest.approx(0.02 + 0.57 + 4.0, abs=0.05)
+    assert best.predicted_ttft_s == pytest.approx(0.02 + 0.6)
+    assert best.predicted_finish_s == pytest.approx(0.02 + 0.6 + 4.0, abs=0.05)
     assert best.price_nano == 22_000
 
 
@@ -120,8 +121,9 @@ def test_the_price_is_what_the_books_would_say(nano: int, tokens: int) -> None:
 
 def test_waiting_for_the_warm_node_or_loading_it_cold_elsewhere_is_decided_by_seconds() -> None:
     cold = a_row(2, specs=some_specs(a_model(state="on_disk")))
-    assert [c.node_id for c in decide(a_row(1, own_backlog_s=3.0), cold).ranked] == [node_id(1), node_id(2)]
-    assert [c.node_id for c in decide(a_row(1, own_backlog_s=60.0), cold).ranked] == [node_id(2), node_id(1)]
+    short, long = (a_row(1, own_unread_s=unread_s, own_read_from_s=NOW_S) for unread_s in (3.0, 60.0))
+    assert [c.node_id for c in decide(short, cold).ranked] == [node_id(1), node_id(2)]
+    assert [c.node_id for c in decide(long, cold).ranked] == [node_id(2), node_id(1)]
     loading = a_row(2, specs=some_specs(a_model(state="loading", weights_bytes=30 * GIB), vram_bytes=80 * GIB))
     assert parts_of(loading)["cold_load"] < parts_of(cold)["cold_load"]
 
@@ -134,11 +136,40 @@ def test_more_memory_for_context_helps_until_the_job_fits() -> None:
     assert memory(0) > memory(need // 2) > memory(need) == memory(10**13) == memory(None) == 0.0
 
 
-def test_a_rare_card_is_kept_for_the_model_that_is_short_of_nodes() -> None:
-    wanted = a_row(1, strain_max=50.0)
-    plain = a_row(2, rtt_s=0.3)
-    assert parts_of(wanted)["scarcity"] > 0
-    assert [c.node_id for c in decide(wanted, plain).ranked] == [plain.id, wanted.id]
+def test_a_prompt_behind_two_others_is_predicted_to_wait_for_exactly_those() -> None:
+    """Prompts are read in the order of arrival, and the first of them is being read meanwhile."""
+    speed = Speed(prefill_tps=1000.0, decode_tps=50.0, ttft_s=0.1, prefill_square_s=1e-7, prefill_pace=0.8)
+    table = a_table(1, some_specs(a_model(measured=speed)))
+    lengths = (300, 1200)
+    for tokens in lengths:
+        table.reserve(node_id(1), a_job(prompt_tokens=tokens), now_s=NOW_S)
+    ahead_s, own_s = sum(map(speed.prefill_s, lengths)) / 0.8, speed.prefill_s(500) / 0.8
+    for passed_s in (0.0, 0.5):
+        best = match(a_job(), table, situation(now_s=NOW_S + passed_s), ranking=BALANCED, seed=1).best
+        assert best is not None
+        assert best.predicted_ttft_s == pytest.approx(ahead_s - passed_s + own_s)
+
+
+def test_what_others_sent_is_read_in_the_time_that_the_node_reported() -> None:
+    table = a_table(1)
+    table.set_load(node_id(1), NodeLoad(foreign=1, foreign_backlog_s=2.0), now_s=NOW_S)
+    waits = []
+    for passed_s in (0.0, 1.0, 9.0):
+        best = match(a_job(), table, situation(now_s=NOW_S + passed_s), ranking=BALANCED, seed=1).best
+        assert best is not None
+        waits.append(best.parts[PARTS.index("queue")])
+    slower = 1 / PREFILL_PACE
+    assert waits == pytest.approx([2.0 * slower, 2.0 * slower - 1.0, 0.0])
+
+
+def test_a_job_beyond_the_slots_waits_for_an_answer_to_end() -> None:
+    def queue_s(jobs: int) -> float:
+        return parts_of(a_row(specs=some_specs(slots=4), own_jobs=jobs, positions={MODEL: a_position()}))["queue"]
+
+    assert queue_s(3) == 0.0
+    first, second = queue_s(4), queue_s(5)
+    assert first == pytest.approx(256 * (1 / 50 + 4 * STEP_PER_JOB_SHARE / 50) / 4)
+    assert second == pytest.approx(2 * 256 * (1 / 50 + 5 * STEP_PER_JOB_SHARE / 50) / 4)
 
 
 # tiers

@@ -146,9 +146,8 @@ def test_memory_and_room_are_told_with_both_numbers() -> None:
     assert rejected(a_row(own_jobs=36)) == RejectedNode(node_id(1), Rejection.FULL, needed=37, had=36)
 
 
-def test_the_guess_about_other_gateways_fills_no_queue() -> None:
-    """A node is full by what is known; what eight gateways may have sent meanwhile only costs."""
-    table = NodeTable(gateways=64)
+def test_a_node_fills_as_jobs_are_sent_to_it() -> None:
+    table = NodeTable()
     table.connect(node_id(1), some_specs(slots=1), now_s=NOW_S)
     for _ in range(1 + NODE_QUEUE_PER_SLOT):
         assert match(a_job(), table, situation(), ranking=BALANCED, seed=1).best is not None

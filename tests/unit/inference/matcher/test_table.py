@@ -5,21 +5,19 @@ import random
 
 import pytest
 
-from sparewatt.core.ids import MatchId, ModelId
+from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX
 from sparewatt.inference.matcher import table as table_module
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.formula import BALANCED
-from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.node_row import UNKNOWN_LARGE, NodeRow
+from sparewatt.inference.matcher.node_row import DECODE_PACE, PREFILL_PACE, STEP_PER_JOB_SHARE, UNKNOWN_LARGE, NodeRow
 from sparewatt.inference.matcher.table import (
     OUTPUT_TOKENS_DEFAULT,
     OUTPUT_TOKENS_LEARNED_MAX,
-    SLOWNESS_MAX,
-    SUSPECT_AFTER_FAILURE_S,
+    SUSPECT_FIRST_S,
+    SUSPECT_S_MAX,
     NodeTable,
 )
-from sparewatt.protocol.link.node_report import NodeLoad, Speed
+from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.inference.nodes import (
     GIB,
     MODEL,
@@ -29,7 +27,6 @@ from tests.unit.inference.nodes import (
     a_table,
     columns_of,
     node_id,
-    situation,
     some_specs,
 )
 
@@ -39,7 +36,7 @@ BANDWIDTH = 8 * GIB * 50.0
 
 def idle_step_s(jobs: int) -> float:
     """A step with so many jobs beside it, of which nothing is to be read."""
-    return 1 / 50 * (1 + 0.5 * jobs)
+    return 1 / 50 * (1 + STEP_PER_JOB_SHARE * jobs)
 
 
 def row_of(table: NodeTable) -> NodeRow:
@@ -51,38 +48,40 @@ def row_of(table: NodeTable) -> NodeRow:
 def own(table: NodeTable) -> tuple[int, float, float]:
     """Jobs, seconds of prompts to read, tokens of context; the columns must say the same."""
     row, columns = row_of(table), columns_of(table)
-    assert columns[ColumnField.QUEUE_S] == row.own_backlog_s * columns[ColumnField.SHARING]
+    unread_s = row.own_unread_s * columns[ColumnField.READ_SLOWER]
+    assert columns[ColumnField.OWN_READ_END_S] == row.own_read_from_s + unread_s
+    assert columns[ColumnField.READ_SLOWER] == (1 / PREFILL_PACE if row.own_jobs else 1.0)
     assert columns[ColumnField.STEP_S] == pytest.approx(idle_step_s(row.own_jobs) + row.own_kv_bytes / BANDWIDTH)
     assert columns[ColumnField.JOBS] == row.own_jobs
-    return row.own_jobs, row.own_backlog_s, row.own_kv_bytes / 100_000
+    return row.own_jobs, row.own_unread_s, row.own_kv_bytes / 100_000
 
 
 def test_a_reservation_counts_at_pick_time() -> None:
     table = a_table(1)
     table.reserve(ONE, a_job(), now_s=NOW_S)
     table.reserve(ONE, a_job(), now_s=NOW_S)
-    assert own(table) == (2, 1.0, 1200)
+    assert own(table) == (2, 1.2, 1200)
 
 
 def test_a_reservation_is_released_exactly_once() -> None:
     table = a_table(1)
     first = table.reserve(ONE, a_job(), now_s=NOW_S)
     second = table.reserve(ONE, a_job(), now_s=NOW_S)
-    table.release(first)
-    table.release(first)
-    assert own(table) == (1, 0.5, 600)
-    table.release(second)
+    table.release(first, now_s=NOW_S)
+    table.release(first, now_s=NOW_S)
+    assert own(table) == pytest.approx((1, 0.6, 600))
+    table.release(second, now_s=NOW_S)
     assert own(table) == (0, 0, 0)
 
 
 def test_a_prompt_that_was_read_holds_up_nobody_and_is_counted_off_once() -> None:
     table = a_table(1)
     held = table.reserve(ONE, a_job(), now_s=NOW_S)
-    table.note_prefill_done(held)
-    table.note_prefill_done(held)
+    table.note_first_token(held, now_s=NOW_S)
+    table.note_first_token(held, now_s=NOW_S)
     assert own(table) == (1, 0, 600)
-    table.release(held)
-    table.note_prefill_done(held)
+    table.release(held, now_s=NOW_S)
+    table.note_first_token(held, now_s=NOW_S)
     assert own(table) == (0, 0, 0)
 
 
@@ -92,8 +91,8 @@ def test_a_leaked_reservation_expires_and_a_young_one_does_not() -> None:
     table.reserve(ONE, a_job(), now_s=NOW_S + 90)
     assert table.expire_reservations(older_than_s=60, now_s=NOW_S + 60) == 0
     assert table.expire_reservations(older_than_s=60, now_s=NOW_S + 100) == 1
-    table.release(leaked)
-    assert own(table) == (1, 0.5, 600)
+    table.release(leaked, now_s=NOW_S)
+    assert own(table) == pytest.approx((1, 0.6, 600))
 
 
 def test_jobs_there_are_ours_and_those_of_others() -> None:
@@ -145,10 +144,22 @@ def test_an_absurd_count_does_not_spoil_what_is_typical(said: int, at_most: int)
 def test_a_failure_makes_suspect_and_a_success_clears_it() -> None:
     table = a_table(1)
     table.note_failure(ONE, now_s=NOW_S)
-    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_AFTER_FAILURE_S
+    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_FIRST_S
     assert row_of(table).jobs_failed == 1
     table.note_success(ONE, model=MODEL, output_tokens=1)
     assert row_of(table).suspect_until_s == 0.0
+
+
+def test_each_further_failure_in_a_row_doubles_how_long_a_node_is_suspect() -> None:
+    table, seen = a_table(1), []
+    for _ in range(100):
+        table.note_failure(ONE, now_s=NOW_S)
+        seen.append(row_of(table).suspect_until_s - NOW_S)
+    assert seen[:3] == [SUSPECT_FIRST_S, 2 * SUSPECT_FIRST_S, 4 * SUSPECT_FIRST_S]
+    assert seen[-1] == max(seen) == SUSPECT_S_MAX
+    table.note_success(ONE, model=MODEL, output_tokens=1)
+    table.note_failure(ONE, now_s=NOW_S)
+    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_FIRST_S
 
 
 def test_a_remembered_node_is_known_but_not_connected() -> None:
@@ -184,7 +195,7 @@ def test_disconnecting_keeps_the_row_and_its_reservations() -> None:
     held = table.reserve(ONE, a_job(), now_s=NOW_S)
     table.disconnect(ONE, unix_s=77.0)
     assert (row_of(table).connected, row_of(table).last_seen_unix_s) == (False, 77.0)
-    table.release(held)
+    table.release(held, now_s=NOW_S)
     assert own(table) == (0, 0, 0)
 
 
@@ -208,14 +219,13 @@ def test_whatever_the_order_of_releases_nothing_is_left_to_the_last_bit(seed: in
     chance.shuffle(held)
     for number, item in enumerate(held):
         if number % 3:
-            table.note_prefill_done(item)
+            table.note_first_token(item, now_s=NOW_S)
     chance.shuffle(held)
     for item in held:
         assert min(own(table)) >= 0
-        table.release(item)
+        table.release(item, now_s=NOW_S)
     row = row_of(table)
-    assert (row.own_jobs, row.own_backlog_s, row.own_kv_bytes, row.own_active) == (0, 0.0, 0.0, {})
-    assert table.strain_of(MODEL) == 0.0
+    assert (row.own_jobs, row.own_unread_s, row.own_kv_bytes, row.own_active) == (0, 0.0, 0.0, {})
     assert row.active_bytes == 0
     assert columns_of(table)[ColumnField.STEP_S] == idle_step_s(0)
 
@@ -225,19 +235,39 @@ def test_a_reservation_outlives_its_model() -> None:
     held = table.reserve(ONE, a_job(), now_s=NOW_S)
     table.set_specs(ONE, some_specs(a_model(id="another")))
     assert columns_of(table, model="another")[ColumnField.JOBS] == 1
-    table.release(held)
+    table.release(held, now_s=NOW_S)
     assert columns_of(table, model="another")[ColumnField.JOBS] == 0
 
 
-def test_other_gateways_are_assumed_to_send_as_we_do_until_the_node_reports() -> None:
-    table = NodeTable(gateways=9)
-    table.connect(ONE, some_specs(), now_s=NOW_S)
-    held = table.reserve(ONE, a_job(), now_s=NOW_S)
-    assert columns_of(table)[ColumnField.JOBS] == 3
-    table.set_load(ONE, NodeLoad(foreign=1), now_s=NOW_S)
-    assert columns_of(table)[ColumnField.JOBS] == 2
-    table.release(held)
-    assert columns_of(table)[ColumnField.JOBS] == 1
+def test_an_idle_nodes_reading_begins_when_the_prompt_arrives_there() -> None:
+    table = a_table(1)
+    table.set_rtt(ONE, 0.2, now_s=NOW_S)
+    table.reserve(ONE, a_job(), now_s=NOW_S)
+    assert row_of(table).own_read_from_s == NOW_S + 0.2
+    table.reserve(ONE, a_job(), now_s=NOW_S + 0.1)
+    assert row_of(table).own_read_from_s == NOW_S + 0.2
+
+
+def test_the_next_prompt_gets_its_turn_when_a_first_token_comes() -> None:
+    table = a_table(1)
+    first, _ = (table.reserve(ONE, a_job(), now_s=NOW_S) for _ in range(2))
+    table.note_first_token(first, now_s=NOW_S + 0.9)
+    assert row_of(table).own_read_from_s == NOW_S + 0.9
+    assert row_of(table).own_unread_s == pytest.approx(0.6)
+
+
+def test_a_prompt_whose_first_token_is_not_seen_is_read_in_time_or_when_the_answer_is_there() -> None:
+    table = a_table(1)
+    held = table.reserve(ONE, a_job(), now_s=NOW_S, is_streamed=False)
+    assert row_of(table).own_unread_s == 0.0
+    assert columns_of(table)[ColumnField.OWN_READ_END_S] == NOW_S + 0.6
+    assert columns_of(table)[ColumnField.OWN_READ_MIN_S] == 0.0
+    table.reserve(ONE, a_job(), now_s=NOW_S + 0.2)
+    assert columns_of(table)[ColumnField.OWN_READ_END_S] == pytest.approx(NOW_S + 0.6 + 0.6 / PREFILL_PACE)
+    alone = a_table(1)
+    held = alone.reserve(ONE, a_job(), now_s=NOW_S, is_streamed=False)
+    alone.release(held, now_s=NOW_S + 0.1)
+    assert columns_of(alone)[ColumnField.OWN_READ_END_S] == NOW_S + 0.1
 
 
 def test_weights_of_another_model_at_work_are_read_in_every_step() -> None:
@@ -265,7 +295,7 @@ def test_a_model_that_strangers_use_reads_no_weights_of_its_own() -> None:
     held = table.reserve(ONE, a_job(model=ModelId("another")), now_s=NOW_S)
     both = idle_step_s(2) + (3 * GIB + 600 * 100_000) / BANDWIDTH  # its weights once, whoever uses it
     assert step_s() == pytest.approx(both)
-    table.release(held)
+    table.release(held, now_s=NOW_S)
     assert step_s() == pytest.approx(idle_step_s(1) + 3 * GIB / BANDWIDTH)
     table.set_load(ONE, NodeLoad(), now_s=NOW_S)
     assert step_s() == idle_step_s(0)
@@ -294,13 +324,16 @@ def test_a_report_of_load_reaches_every_column_that_comes_from_it() -> None:
         prefill_share=0.5,
     )
     table.set_load(ONE, load, now_s=NOW_S + 1)
-    seen = columns_of(table)
+    seen, stalled = columns_of(table), 1 - 0.5 * (1 - DECODE_PACE)
     assert {field: seen[field] for field in list(ColumnField)[: ColumnField.DRAINING + 1]} == {
         ColumnField.HEARD_IF_OPEN_S: -math.inf,
-        ColumnField.QUEUE_S: 1.5 * 2,
-        ColumnField.SHARING: 2,
-        ColumnField.STEP_S: pytest.approx((idle_step_s(2) + 15 / BANDWIDTH) / 0.75),
-        ColumnField.STEP_TOKEN_S: pytest.approx(100_000 / BANDWIDTH / 0.75),
+        ColumnField.OWN_READ_END_S: 0.0,
+        ColumnField.OWN_READ_MIN_S: 0.0,
+        ColumnField.FOREIGN_READ_END_S: pytest.approx(NOW_S + 1 + 1.5 / PREFILL_PACE),
+        ColumnField.SLOT_WAIT_S: 0.0,
+        ColumnField.READ_SLOWER: 1 / PREFILL_PACE,
+        ColumnField.STEP_S: pytest.approx((idle_step_s(2) + 15 / BANDWIDTH) / stalled),
+        ColumnField.STEP_TOKEN_S: pytest.approx(100_000 / BANDWIDTH / stalled),
         ColumnField.JOBS: 2,
         ColumnField.KV_FREE_BYTES: 9 - 7,
         ColumnField.JOBS_MAX: 36,
@@ -343,91 +376,6 @@ def test_a_cold_start_takes_10_to_30_seconds_and_a_warm_one_none(
     assert a_model(state=state, weights_bytes=weights_bytes).load_s == seconds
 
 
-# what observation teaches
-
-
-def speed_of(table: NodeTable) -> float:
-    return 1.0 / row_of(table).pace
-
-
-def test_being_seen_slower_lowers_a_nodes_speed_towards_the_truth() -> None:
-    table = a_table(1)
-    before = speed_of(table)
-    for _ in range(100):
-        table.note_speed(ONE, predicted_s=1.0, observed_s=5.0)
-        assert speed_of(table) < before or before == pytest.approx(0.2)
-        before = speed_of(table)
-    assert before == pytest.approx(0.2, rel=1e-3)
-
-
-def test_being_seen_faster_never_raises_a_node_above_its_measured_speed() -> None:
-    table = a_table(1)
-    for _ in range(100):
-        table.note_speed(ONE, predicted_s=100.0, observed_s=1e-9)
-        assert speed_of(table) == 1.0
-    table.note_speed(ONE, predicted_s=1.0, observed_s=1.0)
-    assert speed_of(table) == 1.0
-
-
-def test_a_slow_spell_is_forgotten_but_no_further_than_what_was_measured() -> None:
-    table = a_table(1)
-    for _ in range(50):
-        table.note_speed(ONE, predicted_s=1.0, observed_s=4.0)
-    for _ in range(200):
-        table.note_speed(ONE, predicted_s=1.0, observed_s=1.0)
-    assert speed_of(table) == pytest.approx(1.0, rel=1e-3)
-    assert speed_of(table) <= 1.0
-
-
-def test_the_first_lesson_counts_half_and_later_ones_less() -> None:
-    table = a_table(1)
-    table.note_speed(ONE, predicted_s=1.0, observed_s=math.e)
-    assert speed_of(table) == pytest.approx(math.exp(-0.5))
-    for _ in range(100):
-        table.note_success(ONE, model=MODEL, output_tokens=1)
-    table.note_speed(ONE, predicted_s=1.0, observed_s=math.e)
-    assert speed_of(table) == pytest.approx(math.exp(-0.5 - 0.08 * 0.5))
-
-
-def test_one_absurd_observation_does_not_bury_a_node() -> None:
-    table = a_table(1)
-    for _ in range(30):
-        table.note_success(ONE, model=MODEL, output_tokens=1)
-    table.note_speed(ONE, predicted_s=1e-9, observed_s=1e9)
-    assert speed_of(table) > 0.75
-
-
-@pytest.mark.parametrize(
-    ("predicted_s", "observed_s"), [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (math.nan, 1.0), (1.0, math.nan)]
-)
-def test_an_observation_that_cannot_be_teaches_nothing(predicted_s: float, observed_s: float) -> None:
-    table = a_table(1)
-    table.note_speed(ONE, predicted_s=1.0, observed_s=2.0)
-    before = speed_of(table)
-    table.note_speed(ONE, predicted_s=predicted_s, observed_s=observed_s)
-    assert speed_of(table) == before
-
-
-def test_a_node_that_claims_the_highest_speed_there_is_does_not_go_on_winning() -> None:
-    """However absurd a figure passes the report's bounds, a few jobs teach what it is worth."""
-    table = a_table(1, some_specs(a_model(measured=Speed(prefill_tps=20.0, decode_tps=1.0))))
-    liar = node_id(2)
-    table.connect(liar, some_specs(a_model(measured=Speed(prefill_tps=1e7, decode_tps=1e7))), now_s=NOW_S)
-    wins = 0
-    for number in range(200):
-        best = match(a_job(id=MatchId(f"m{number}")), table, situation(), ranking=BALANCED, seed=1).best
-        assert best is not None
-        if best.node_id == liar:
-            wins += 1
-            table.note_success(liar, model=MODEL, output_tokens=200)
-            table.note_speed(liar, predicted_s=200 / 1e7, observed_s=2000.0)
-    assert wins < 100
-    assert row_of(table).slowness == 0.0
-    taught = table.get(liar)
-    assert taught is not None
-    assert taught.pace <= math.exp(SLOWNESS_MAX)
-
-
 def test_failures_cost_by_the_nodes_record() -> None:
     table = a_table(1)
     odds = [columns_of(table)[ColumnField.FAILURE_ODDS]]
@@ -438,57 +386,3 @@ def test_failures_cost_by_the_nodes_record() -> None:
     assert odds == sorted(odds)
     table.note_success(ONE, model=MODEL, output_tokens=1)
     assert columns_of(table)[ColumnField.FAILURE_ODDS] < odds[-1]
-
-
-# strain
-
-
-def test_strain_is_demand_by_weight_over_the_bandwidth_that_holds_the_model() -> None:
-    table = a_table(4, some_specs(a_model(weights_bytes=32_000_000_000), bandwidth_bytes_s=1e12))
-    assert table.strain_of(MODEL) == 0.0
-    for _ in range(6):
-        table.reserve(ONE, a_job(), now_s=NOW_S)
-    table.refresh_strain()
-    assert table.strain_of(MODEL) == pytest.approx(6 * 2 / 4)
-    assert table.strain_of("nowhere") == 0.0
-
-
-def test_only_connected_nodes_with_the_model_loaded_are_supply() -> None:
-    table = a_table(4, some_specs(a_model(weights_bytes=16_000_000_000), bandwidth_bytes_s=1e12))
-    table.set_specs(node_id(3), some_specs(a_model(state="on_disk"), bandwidth_bytes_s=1e12))
-    table.disconnect(node_id(4), unix_s=0.0)
-    table.reserve(ONE, a_job(), now_s=NOW_S)
-    table.refresh_strain()
-    assert table.strain_of(MODEL) == pytest.approx(1 / 2)
-
-
-def test_a_node_is_wanted_for_the_most_wanted_model_that_it_holds() -> None:
-    both, other = some_specs(a_model(), a_model(id="another")), ModelId("another")
-    table = a_table(1, both)
-    table.connect(node_id(2), some_specs(a_model(), a_model(id="another", state="on_disk")), now_s=NOW_S)
-    table.reserve(ONE, a_job(model=other), now_s=NOW_S)
-    table.refresh_strain()
-    assert columns_of(table)[ColumnField.STRAIN_MAX] == table.strain_of(other) > 0
-    assert columns_of(table, model="another")[ColumnField.STRAIN_MAX] == table.strain_of(other)
-    assert columns_of(table, 2)[ColumnField.STRAIN_MAX] == table.strain_of(MODEL) == 0.0
-    table.set_load(ONE, NodeLoad(), now_s=NOW_S)
-    assert columns_of(table)[ColumnField.STRAIN_MAX] > 0
-
-
-def test_strain_does_not_depend_on_the_order_of_the_nodes_nor_on_one_odd_report() -> None:
-    weights = [8 * GIB] * 6 + [1 << 50]
-    rates = [1e11 / 3, 1e12 / 7, 9e11, 1.1e12, 1e9 / 3, 5e10, 1e15]
-
-    def strain(order: list[int]) -> float:
-        table = NodeTable()
-        for n in order:
-            specs = some_specs(a_model(weights_bytes=weights[n]), bandwidth_bytes_s=rates[n])
-            table.connect(node_id(n), specs, now_s=NOW_S)
-        table.reserve(node_id(0), a_job(), now_s=NOW_S)
-        table.refresh_strain()
-        return table.strain_of(MODEL)
-
-    chance = random.Random(1)  # noqa: S311 (a test)
-    orders = [chance.sample(range(7), 7) for _ in range(20)]
-    (only,) = {strain(order) for order in orders}
-    assert 0.0 < only < 1.0

@@ -35,7 +35,6 @@ def decide(odd: NodeSpecs | None, ranking: Ranking, load: NodeLoad | None = None
     if odd is not None:
         table.connect(ODD, odd, now_s=NOW_S)
         table.set_load(ODD, load or NodeLoad(), now_s=NOW_S)
-    table.refresh_strain()
     return match(a_job(), table, situation(), ranking=ranking, seed=1)
 
 
@@ -44,6 +43,10 @@ IMPOSSIBLE = [
     *(("prefill_tps", value) for value in (*NO_NUMBER, 0.0, -1000.0, 1e300)),
     *(("ttft_s", value) for value in (math.nan, math.inf)),
     *(("step_per_job_s", value) for value in (*NO_NUMBER, -1.0)),
+    *(("prefill_square_s", value) for value in (*NO_NUMBER, -1e-9)),
+    *(("step_per_token_s", value) for value in (math.nan, -math.inf, -1e-9)),
+    *(("prefill_pace", value) for value in (*NO_NUMBER, 0.0, -1.0, 1.5)),
+    *(("decode_pace", value) for value in (*NO_NUMBER, 0.0, -1.0, 1.5)),
 ]
 
 
@@ -131,23 +134,35 @@ def test_the_largest_figures_that_a_report_may_hold_keep_every_cost_finite(ranki
         kv_bytes_per_token=1 << 30,
         prompt_price_nano=10**15,
         completion_price_nano=10**15,
-        measured=Speed(prefill_tps=1e-3, decode_tps=1e-3, ttft_s=3600.0, step_per_job_s=3600.0),
+        measured=Speed(
+            prefill_tps=1e-3,
+            decode_tps=1e-3,
+            ttft_s=3600.0,
+            step_per_job_s=3600.0,
+            prefill_square_s=1e-3,
+            step_per_token_s=1.0,
+            prefill_pace=0.01,
+            decode_pace=0.01,
+        ),
     )
     odd = validated(some_specs(top, vram_bytes=1 << 50, bandwidth_bytes_s=1e6))
     load = validated(NodeLoad(foreign=8, foreign_backlog_s=1e6, foreign_kv_bytes=1 << 50, foreign_active_bytes=1 << 50))
     table = a_table(1)
     table.connect(ODD, odd, now_s=NOW_S)
     table.set_load(ODD, load, now_s=NOW_S)
+    row = table.get(ODD)
+    assert row is not None
+    position = row.positions[a_model().id]
     for _ in range(100):
         table.note_failure(ODD, now_s=NOW_S)
-        table.note_speed(ODD, predicted_s=1e-300, observed_s=1e300)
+        for lessons in (position.reading, position.writing):
+            lessons.add(observed=1e300, predicted=1e-300, faster_max=1.0)
     job = a_job(prompt_tokens=1 << 24, output_tokens=1 << 24)
     held = table.reserve(ODD, job, now_s=NOW_S)
-    table.refresh_strain()
     decision = match(job, table, situation(), ranking=ranking, seed=1)
     assert all(math.isfinite(figure) for item in decision.ranked for figure in (item.cost, *item.parts))
     assert len(decision.ranked) == 2
-    table.release(held)
+    table.release(held, now_s=NOW_S)
 
 
 @any_policy

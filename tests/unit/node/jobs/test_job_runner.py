@@ -121,6 +121,7 @@ async def test_a_node_whose_model_server_left_refuses(tmp_path: Path) -> None:
         rig.send(1)
         fail = await rig.failed(1)
     assert (fail.code, fail.message) == ("refused", "the model is not here any more")
+    assert fail.ttft_s == 0.0
 
 
 async def test_a_full_node_refuses_the_next_job_and_takes_it_when_there_is_room(tmp_path: Path) -> None:
@@ -317,6 +318,7 @@ async def test_a_job_behind_a_prefill_backlog_is_refused_with_the_current_load(t
         fail = await rig.failed(2)
     assert fail.code == "refused"
     assert fail.message == "the first token would take 11.9 s here, 1.0 s were counted on"
+    assert fail.ttft_s == pytest.approx(11.9, abs=0.05)
     assert fail.load is not None
     assert fail.load.running == 1
 

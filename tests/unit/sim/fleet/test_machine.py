@@ -7,31 +7,66 @@ from dataclasses import replace
 import pytest
 
 from sparewatt.sim.fleet.machine import SimMachine, SimModelState
-from sparewatt.sim.scenario import STEP_FIXED_S, STEP_PER_JOB_S, SimGpu
+from sparewatt.sim.scenario import SimGpu
 from tests.unit.sim.conftest import GPU, LARGE, SMALL, THIRD, RecordedEvents, make_job, run_out
 
 Make = Callable[..., SimMachine]
 
 
-def test_a_job_alone_takes_its_prefill_and_its_steps(make_machine: Make, events: RecordedEvents) -> None:
-    machine, job = make_machine(), make_job(1)
+@pytest.mark.parametrize("server", ["vllm", "llama.cpp"])
+def test_a_job_alone_takes_its_prefill_and_its_steps(make_machine: Make, events: RecordedEvents, server: str) -> None:
+    machine, job = make_machine(server=server), make_job(1)
     machine.accept(job, 0.0)
     run_out(machine)
-    reading_s = 2 * 4e9 * 1000 / (0.5 * 100e12)
-    step_s = (8e9 + 1050 * 1e5) / (0.77 * 1e12) + STEP_FIXED_S + STEP_PER_JOB_S
+    reading_s = machine.site.prefill(SMALL).seconds(1000)
+    step_s = machine.site.alone_step_s(SMALL) + 1050 * 1e5 / machine.site.bandwidth
     assert [at_s for _, at_s in events.first] == pytest.approx([reading_s])
     assert [at_s for _, at_s in events.finished] == pytest.approx([reading_s + 100 * step_s])
 
 
-def test_prefill_and_decoding_halve_each_others_speed(make_machine: Make, events: RecordedEvents) -> None:
+def test_a_writer_all_but_stops_while_a_prompt_is_read(make_machine: Make, events: RecordedEvents) -> None:
+    def answered_s(*, beside: int | None) -> float:
+        events.first.clear()
+        events.finished.clear()
+        machine = make_machine()
+        machine.accept(make_job(1, prompt=100, output=1000), 0.0)
+        machine.wake(machine.next_event_s())
+        if beside is not None:
+            machine.accept(make_job(2, prompt=beside, output=1), events.first[0][1])
+        run_out(machine)
+        return dict(events.finished)[1]
+
+    prompt_s = make_machine().site.prefill(SMALL).seconds(20_000)
+    lost_s = answered_s(beside=20_000) - answered_s(beside=None)
+    assert 0.9 * prompt_s < lost_s < 1.1 * prompt_s
+
+
+def test_while_a_prompt_is_read_each_chunk_gives_every_writer_a_token(
+    make_machine: Make, events: RecordedEvents
+) -> None:
+    machine = make_machine()
+    machine.accept(make_job(1, prompt=100, output=1000), 0.0)
+    machine.wake(machine.next_event_s())
+    ((_, left, _),) = [(number, left, job) for left, number, job in machine.running_jobs()]
+    chunks, began_s = 10, events.first[0][1]
+    machine.accept(make_job(2, prompt=chunks * machine.site.family.chunk_tokens), began_s)
+    machine.wake(machine.next_event_s())
+    assert len(events.first) == 2
+    written = left - next(steps for steps, number, _ in machine.running_jobs() if number == 1)
+    assert written == pytest.approx(chunks, rel=0.02)
+
+
+def test_a_prompt_beside_writers_takes_a_little_longer(make_machine: Make, events: RecordedEvents) -> None:
     machine = make_machine()
     machine.accept(make_job(1, output=1000), 0.0)
     machine.wake(machine.next_event_s())
-    started_s = events.first[0][1]
+    started_s, alone_s = events.first[0][1], machine.site.prefill(SMALL).seconds(1000)
     machine.accept(make_job(2), started_s)
+    pace = machine.pace()
     machine.wake(machine.next_event_s())
-    alone_s = 2 * 4e9 * 1000 / (0.5 * 100e12)
-    assert events.first[1][1] - started_s == pytest.approx(2 * alone_s)
+    assert 0.8 < pace.prefill < 1.0
+    assert 0.0 < pace.decode < 0.5
+    assert events.first[1][1] - started_s == pytest.approx(alone_s / pace.prefill)
 
 
 def test_prefill_is_in_order_of_arrival(make_machine: Make, events: RecordedEvents) -> None:
@@ -147,3 +182,33 @@ def test_the_decoding_batch_is_bounded_by_the_slots(make_machine: Make) -> None:
         machine.wake(machine.next_event_s())
         seen = max(seen, machine.running)
     assert seen == 2
+
+
+def test_a_job_beyond_the_slots_waits_until_an_answer_ends(make_machine: Make, events: RecordedEvents) -> None:
+    machine = make_machine(slots=1)
+    for number in range(2):
+        machine.accept(make_job(number), 0.0)
+    run_out(machine)
+    first_end_s = events.finished[0][1]
+    assert events.first[1][1] == pytest.approx(first_end_s + machine.site.prefill(SMALL).seconds(1000))
+
+
+def test_what_the_oracle_is_told_is_what_is_left(make_machine: Make) -> None:
+    machine = make_machine()
+    jobs = [make_job(number, prompt=3000) for number in range(3)]
+    for job in jobs:
+        machine.accept(job, 0.0)
+    whole_s = machine.prefill_s(jobs[0])
+    machine.advance(whole_s / 2)
+    queued = machine.queued_jobs()
+    assert [item.job for item in queued] == jobs
+    assert [item.left_s for item in queued] == pytest.approx([whole_s / 2, whole_s, whole_s])
+    assert {item.chunk_s for item in queued} == {whole_s * 2048 / 3000}
+    assert machine.running_jobs() == []
+    assert machine.backlog_s() == pytest.approx(2.5 * whole_s)
+    assert machine.queued_next(make_job(9, prompt=3000))[1:] == queued[1][1:]
+
+
+def test_the_main_model_is_the_first_that_is_loaded_else_the_first_that_fits(make_machine: Make) -> None:
+    assert make_machine(warm=(1,)).main_model() is LARGE
+    assert make_machine(warm=()).main_model() is SMALL

@@ -30,12 +30,13 @@ def test_a_cached_prefix_needs_no_prefill(make_machine: Make, events: RecordedEv
     machine.accept(a_conversation(1, 4), 0.0)
     run_out(machine)
     again = a_conversation(2, 6)
-    full_s = machine.prefill_s(again)
     began_s = events.finished[-1][1]
     machine.accept(again, began_s)
     assert again.cached_tokens == 4 * BLOCK_TOKENS
     run_out(machine)
-    assert events.first[-1][1] - began_s == pytest.approx(full_s * (2 * BLOCK_TOKENS + 100) / again.prompt_tokens)
+    curve, rest = machine.site.prefill(SMALL), 2 * BLOCK_TOKENS + 100
+    attended_s = (again.prompt_tokens + 4 * BLOCK_TOKENS) * curve.square_s
+    assert events.first[-1][1] - began_s == pytest.approx(curve.fixed_s + rest * (curve.token_s + attended_s))
     assert machine.backlog_s() == machine.totals.unread_s == 0.0
 
 

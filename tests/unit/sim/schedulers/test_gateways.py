@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import statistics
+
 import pytest
 
 from sparewatt.core.limits import LINK_JOBS_MAX, LOAD_REPORT_INTERVAL_S
@@ -173,3 +175,35 @@ def test_other_gateways_jobs_are_reported_before_the_next_heartbeat_and_own_ones
     run_clock(world, until_s=2 * LOAD_REPORT_INTERVAL_S)
     rows = [table.get(gateways._ids[site]) for table in gateways.tables]
     assert [row.load.foreign for row in rows if row is not None] == [int(sender != 0), int(sender != 1)]
+
+
+def learned_factors(*, liars: float) -> tuple[list[float], list[float]]:
+    """Times longer than published, of reading and of writing, where enough jobs have taught it."""
+    faults = FaultRates(liars=liars, mtbf_s=1e9)
+    config = StudyConfig(nodes=12, rate=4.0, duration_s=120.0, faults=faults)
+    case = make_case(config, None, seed=3)
+    world = case.world()
+    gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
+    world.run(case.jobs(), gateways, until_s=400.0)
+    positions = [position for row in gateways.tables[0] for position in row.positions.values()]
+    reading, writing = (
+        [lessons.factor for position in positions if (lessons := getattr(position, what)).count >= 8]
+        for what in ("reading", "writing")
+    )
+    return reading, writing
+
+
+def test_what_is_learned_of_honest_nodes_is_that_they_are() -> None:
+    reading, writing = learned_factors(liars=0.0)
+    assert min(len(reading), len(writing)) >= 5
+    assert statistics.median(reading) == pytest.approx(1.0, abs=0.15)
+    assert statistics.median(writing) == pytest.approx(1.0, abs=0.15)
+    assert max(*reading, *writing) < 2.0
+    assert min(*reading, *writing) > 0.5
+
+
+def test_liars_are_learned_as_such_from_their_jobs() -> None:
+    reading, writing = learned_factors(liars=1.0)
+    assert min(len(reading), len(writing)) >= 5
+    assert statistics.median(reading) == pytest.approx(5.0, rel=0.35)
+    assert statistics.median(writing) == pytest.approx(5.0, rel=0.35)

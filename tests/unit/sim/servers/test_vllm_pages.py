@@ -11,7 +11,7 @@ def metrics(load: ServerLoad, **changes: object) -> PrometheusPage:
 
 
 def test_the_kv_cache_is_told_in_whole_blocks() -> None:
-    config = metrics(ServerLoad(), kv_tokens=40_007).labels("vllm:cache_config_info")
+    (config,) = metrics(ServerLoad(), kv_tokens=40_007).labels("vllm:cache_config_info")
 
     assert (config["num_gpu_blocks"], config["block_size"]) == ("2500", "16")
     assert config["kv_cache_size_tokens"] == "40000"
@@ -19,10 +19,10 @@ def test_the_kv_cache_is_told_in_whole_blocks() -> None:
 
 
 def test_prefix_caching_is_told_by_a_label() -> None:
-    on, off = (metrics(ServerLoad(), prefix_cache=has_it) for has_it in (True, False))
+    pages = [metrics(ServerLoad(), prefix_cache=has_it) for has_it in (True, False)]
+    told = [labels["enable_prefix_caching"] for page in pages for labels in page.labels("vllm:cache_config_info")]
 
-    assert on.labels("vllm:cache_config_info")["enable_prefix_caching"] == "True"
-    assert off.labels("vllm:cache_config_info")["enable_prefix_caching"] == "False"
+    assert told == ["True", "False"]
 
 
 def test_cached_tokens_count_as_prompt_tokens() -> None:
