@@ -49,22 +49,23 @@ class ColumnField(enum.IntEnum):
     """How many times longer a prompt takes beside the answers that are being written."""
     STEP_S = 6
     STEP_TOKEN_S = 7
-    JOBS = 8
-    KV_FREE_BYTES = 9
-    JOBS_MAX = 10
-    LAST_HEARD_S = 11
-    DRAINING = 12
+    STEP_ADDED_S = 8
+    """What one more job of the model adds to every step: its share, and the weights if no other job has them read."""
+    JOBS = 9
+    KV_FREE_BYTES = 10
+    JOBS_MAX = 11
+    LAST_HEARD_S = 12
+    DRAINING = 13
 
-    CONNECTED = 13
-    RTT_S = 14
-    PREFILL_FIXED_S = 15
-    PREFILL_TOKEN_S = 16
-    PREFILL_SQUARE_S = 17
-    FAILURE_ODDS = 18
-    SUSPECT_UNTIL_S = 19
+    CONNECTED = 14
+    RTT_S = 15
+    PREFILL_FIXED_S = 16
+    PREFILL_TOKEN_S = 17
+    PREFILL_SQUARE_S = 18
+    FAILURE_ODDS = 19
+    SUSPECT_UNTIL_S = 20
 
-    COLD_S = 20
-    STEP_PER_JOB_S = 21
+    COLD_S = 21
     KV_TOKEN_S = 22
     STALL_SHARE = 23
     """What an answer loses of its time while a prompt is read."""

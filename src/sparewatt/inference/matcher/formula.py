@@ -89,7 +89,7 @@ def memory_wait(q: Any, decode_s: Any, kv_token: Any, free_bytes: Any) -> Any:
 
 def slowdown(q: Any, x: Any, prefill_s: Any) -> Any:
     """What the jobs already there lose: they stall while the prompt is read, and their steps grow by one job."""
-    grows = x[ColumnField.STEP_PER_JOB_S] + q.prompt_tokens * x[ColumnField.KV_TOKEN_S]
+    grows = x[ColumnField.STEP_ADDED_S] + q.prompt_tokens * x[ColumnField.KV_TOKEN_S]
     lost = prefill_s * x[ColumnField.STALL_SHARE] + q.output_tokens * grows * OVERLAP
     return OTHERS_WEIGHT * x[ColumnField.JOBS] * lost
 

@@ -247,6 +247,7 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     read_slower = figures.read_slower if jobs else 1.0
     unread_s = row.own_unread_s * read_slower
     beyond = jobs - slots + 1
+    is_active = not jobs or position.model in row.own_active or position.model in load.foreign_models
     return (
         heard_s if is_open else -math.inf,
         row.own_read_from_s + unread_s,
@@ -256,6 +257,7 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
         read_slower,
         step_s,
         figures.token_s * slower,
+        figures.per_job_s if is_active else figures.per_job_s + figures.weights_bytes / figures.bandwidth,
         jobs,
         kv_free,
         jobs_max,
@@ -288,7 +290,6 @@ def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tu
     figures = _figures(specs, model)
     values = (
         model.load_s,
-        figures.per_job_s,
         figures.token_s,
         figures.stall_share,
         model.kv_bytes_per_token,
@@ -305,7 +306,7 @@ def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tu
         specs.hourly_price_nano / NANO_PER_USD,
     )
     is_possible = figures.bandwidth >= BANDWIDTH_MIN and all(
-        0.0 <= value <= UNKNOWN_LARGE for value in (*figures, *values[:8], *values[9:])
+        0.0 <= value <= UNKNOWN_LARGE for value in (*figures, *values[:7], *values[8:])
     )
     return (figures, values) if is_possible else UNUSABLE
 
