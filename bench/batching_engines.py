@@ -101,7 +101,7 @@ class EngineSite(Site):
     @property
     def family(self) -> EngineFamily:
         fixed_s = self.engine.step_s - self.engine.step_per_job_s
-        return EngineFamily(1.0, 1.0, fixed_s, self.engine.step_per_job_s, 0.0, 0.0, CHUNK_TOKENS)
+        return EngineFamily(1.0, 1.0, fixed_s, self.engine.step_per_job_s, 0.0, 0.0, CHUNK_TOKENS, hidden_share=0.0)
 
     @property
     def usable_bytes(self) -> float:

@@ -1,8 +1,9 @@
 """How a simulated machine really behaves. A gateway sees only what the machine reports.
 
-Prompts are read in the order of arrival; decoding is batched, one token for each running job per step. While a prompt
-is read, the running jobs get a token per chunk of it (`physics`). All running jobs advance at the same pace, so one
-step counter serves them all: a job ends when the counter reaches its last step.
+Prompts are read in the order of arrival, in chunks: a long prompt takes several, short ones share one, and a first
+token comes when its chunk ends. Decoding is batched, one token for each running job per step; while a chunk is read,
+the running jobs get one token (`physics`). All running jobs advance at the same pace, so one step counter serves them
+all: a job ends when the counter reaches its last step.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple
 
-from sparewatt.sim.fleet.physics import UNDISTURBED, IterationPace, shared_pace
+from sparewatt.sim.fleet.physics import UNDISTURBED, IterationPace, Prefill, shared_pace
 from sparewatt.sim.fleet.prefix_cache import PrefixCache
 from sparewatt.sim.scenario import CONTEXT_GB, GB, SimModel, Site
 from sparewatt.sim.traffic import SimJob
@@ -73,12 +73,56 @@ def _decrement(counts: Counter[int], number: int) -> None:
         del counts[number]
 
 
-class QueuedJob(NamedTuple):
+@dataclass(slots=True, eq=False)
+class ReadingPrompt:
+    """A prompt that is being read."""
+
     job: SimJob
-    left_s: float
-    """Of its prefill."""
-    chunk_s: float
-    """How long one chunk of its prompt takes."""
+    curve: Prefill
+    cached: int
+    done: int = field(init=False)
+    """Tokens that are read or were cached."""
+    in_chunk: int = 0
+    """Tokens of it in the current chunk."""
+
+    def __post_init__(self) -> None:
+        self.done = self.cached
+
+    @property
+    def left(self) -> int:
+        return self.job.prompt_tokens - self.done
+
+    def take(self, tokens: int) -> float:
+        """Put some tokens into the next chunk; returns the seconds that they add to it."""
+        self.in_chunk = min(tokens, self.left)
+        fixed_s = self.curve.fixed_s if self.done == self.cached else 0.0
+        return fixed_s + self.curve.piece_s(self.done, self.in_chunk)
+
+    def copy(self) -> ReadingPrompt:
+        copied = ReadingPrompt(self.job, self.curve, self.cached)
+        copied.done, copied.in_chunk = self.done, self.in_chunk
+        return copied
+
+
+class Chunk:
+    """One iteration's worth of prompts."""
+
+    __slots__ = ("left_s", "seconds", "tokens_left")
+
+    def __init__(self, budget: int) -> None:
+        self.tokens_left = budget
+        self.seconds = self.left_s = 0.0
+
+    def add(self, prompt: ReadingPrompt) -> None:
+        self.seconds += prompt.take(self.tokens_left)
+        self.tokens_left -= prompt.in_chunk
+        self.seconds = max(self.seconds, prompt.curve.floor_s)
+        self.left_s = self.seconds
+
+    def copy(self) -> Chunk:
+        copied = Chunk(self.tokens_left)
+        copied.seconds, copied.left_s = self.seconds, self.left_s
+        return copied
 
 
 class SimMachine:
@@ -111,8 +155,8 @@ class SimMachine:
         self._waiting_models: Counter[int] = Counter()
         self._waiting_for_model: dict[int, list[SimJob]] = {}
         self._loading: tuple[int, float] | None = None
-        self.prefilling: SimJob | None = None
-        self._prefill_left_s = self._prefill_total_s = 0.0
+        self._reading: list[ReadingPrompt] = []
+        self._chunk: Chunk | None = None
         self._running: list[tuple[float, int, SimJob]] = []
         self.jobs_by_model: Counter[int] = Counter()
         """Only jobs in prefill or decoding: their models' weights are read in every step."""
@@ -142,7 +186,15 @@ class SimMachine:
 
     def backlog_s(self) -> float:
         """Seconds of prefill ahead of a new prompt, at full speed."""
-        return self._waiting_s + (self._prefill_left_s if self.prefilling is not None else 0.0)
+        chunk_s = self._chunk.left_s if self._chunk is not None else 0.0
+        return (
+            self._waiting_s
+            + chunk_s
+            + sum(
+                prompt.curve.piece_s(prompt.done + prompt.in_chunk, prompt.left - prompt.in_chunk)
+                for prompt in self._reading
+            )
+        )
 
     def step_s(self) -> float:
         reads = (self.active_bytes + self.kv_read) / self._bandwidth
@@ -150,12 +202,10 @@ class SimMachine:
 
     def pace(self) -> IterationPace:
         """How fast prefill and decoding go now, as shares of their speed alone."""
-        job = self.prefilling
-        if job is None or not self._running:
+        if self._chunk is None or not self._running:
             return UNDISTURBED
-        prefill, step_s = self._prefills[job.model.number], self.step_s()
-        chunk_s = prefill.chunk_s(self._prefill_total_s, job.prompt_tokens - job.cached_tokens)
-        return shared_pace(chunk_s, step_s, self.active_bytes / self._bandwidth + self._family.step_fixed_s)
+        base_s = self.active_bytes / self._bandwidth + self._family.step_fixed_s
+        return shared_pace(self._chunk.seconds, self.step_s(), base_s * self._family.hidden_share)
 
     def main_model(self) -> SimModel:
         """The first that is loaded; else the first that fits."""
@@ -201,26 +251,23 @@ class SimMachine:
         """Each with its steps left and its number."""
         return [(max(0.0, last - self._steps), number, job) for last, number, job in self._running]
 
-    def queued_jobs(self) -> list[QueuedJob]:
-        """The prompt that is being read and those that wait."""
-        queued = [self._queued(job, job.cached_tokens) for job in self._waiting]
-        if self.prefilling is None:
-            return queued
-        first = self._queued(self.prefilling, self.prefilling.cached_tokens)
-        return [first._replace(left_s=max(0.0, self._prefill_left_s)), *queued]
+    def prompts_in_reading(self) -> tuple[list[ReadingPrompt], Chunk | None]:
+        """Copies of the prompts that are being read, and of their chunk."""
+        return [prompt.copy() for prompt in self._reading], self._chunk.copy() if self._chunk is not None else None
 
-    def queued_next(self, job: SimJob) -> QueuedJob:
+    def waiting_prompts(self) -> list[ReadingPrompt]:
+        return [self._prompt(job, job.cached_tokens) for job in self._waiting]
+
+    def arriving_prompt(self, job: SimJob) -> ReadingPrompt:
         """A job that has not arrived, with what the machine has cached now."""
-        return self._queued(job, self.cache.tokens_of(job))
+        return self._prompt(job, self.cache.tokens_of(job))
 
-    def _queued(self, job: SimJob, cached_tokens: int) -> QueuedJob:
-        curve = self._prefills[job.model.number]
-        seconds = curve.seconds(job.prompt_tokens, cached_tokens)
-        return QueuedJob(job, seconds, curve.chunk_s(seconds, job.prompt_tokens - cached_tokens))
+    def _prompt(self, job: SimJob, cached_tokens: int) -> ReadingPrompt:
+        return ReadingPrompt(job, self._prefills[job.model.number], cached_tokens)
 
     def all_jobs(self) -> list[SimJob]:
-        prefilling = [] if self.prefilling is None else [self.prefilling]
-        return [*(job for _, _, job in self._running), *self._waiting, *prefilling, *self._jobs_without_model()]
+        reading = (prompt.job for prompt in self._reading)
+        return [*(job for _, _, job in self._running), *self._waiting, *reading, *self._jobs_without_model()]
 
     # events
 
@@ -233,14 +280,14 @@ class SimMachine:
         pace = self.pace()
         if self._running:
             self._steps += passed_s * pace.decode / self.step_s()
-        if self.prefilling is not None:
-            self._prefill_left_s -= passed_s * pace.prefill
+        if self._chunk is not None:
+            self._chunk.left_s -= passed_s * pace.prefill
             self.busy_prefill_s += passed_s
 
     def next_event_s(self) -> float:
         pace, due = self.pace(), NEVER
-        if self.prefilling is not None:
-            due = self._now_s + max(0.0, self._prefill_left_s) / pace.prefill
+        if self._chunk is not None:
+            due = self._now_s + max(0.0, self._chunk.left_s) / pace.prefill
         if self._running:
             left_s = max(0.0, self._running[0][0] - self._steps) * self.step_s() / pace.decode
             due = min(due, self._now_s + left_s)
@@ -267,8 +314,9 @@ class SimMachine:
         """The job failed, or was cancelled."""
         self.advance(now_s)
         self._uncount(job)
-        if job is self.prefilling:
-            self.prefilling = None
+        read = next((prompt for prompt in self._reading if prompt.job is job), None)
+        if read is not None:
+            self._reading.remove(read)
             self._release(job, running=False)
         elif job in self._waiting:
             self._waiting.remove(job)
@@ -338,27 +386,46 @@ class SimMachine:
         self._start_loading()
 
     def _start_prefill(self) -> None:
-        if self.prefilling is None and self._waiting and self._admits(self._waiting[0]):
+        """Fill the next chunk: with the prompts that are being read, then with those that are admitted."""
+        if self._chunk is not None:
+            return
+        chunk = Chunk(max(1, self._family.chunk_tokens - len(self._running)))
+        for prompt in self._reading:
+            chunk.add(prompt)
+        while chunk.tokens_left > 0 and self._waiting and self._admits(self._waiting[0]):
             job = self._waiting.popleft()
             self._unqueue(job)
-            self.prefilling = job
-            self._prefill_left_s = self._prefill_total_s = self.prefill_s(job)
+            prompt = self._prompt(job, job.cached_tokens)
+            self._reading.append(prompt)
+            chunk.add(prompt)
             self.kv_used += job.kv_bytes
             self._trim_cache()
             if job.model.number not in self.jobs_by_model:
                 self.active_bytes += job.model.weights_bytes
             self.jobs_by_model[job.model.number] += 1
+        if self._reading:
+            self._chunk = chunk
 
     def _admits(self, job: SimJob) -> bool:
         """A free slot, and memory for its context; alone on the machine a job is always admitted."""
-        has_room = self.kv_used + job.kv_bytes <= self.kv_capacity and len(self._running) < self.site.slots
+        taken = len(self._running) + len(self._reading)
+        has_room = self.kv_used + job.kv_bytes <= self.kv_capacity and taken < self.site.slots
         return has_room or not self.jobs_by_model
 
     def _finish_prefill(self) -> None:
-        job = self.prefilling
-        if job is None or self._prefill_left_s > 1e-9:
+        if self._chunk is None or self._chunk.left_s > 1e-9:
             return
-        self.prefilling = None
+        self._chunk = None
+        prompts, self._reading = self._reading, []
+        for prompt in prompts:
+            prompt.done += prompt.in_chunk
+            prompt.in_chunk = 0
+            if prompt.left > 0:
+                self._reading.append(prompt)
+            else:
+                self._begin_decoding(prompt.job)
+
+    def _begin_decoding(self, job: SimJob) -> None:
         self.kv_read += job.kv_read_bytes
         job.is_read = True
         for totals in (self.totals, self.gateway_totals[job.gateway]):

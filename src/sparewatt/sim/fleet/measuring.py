@@ -51,8 +51,8 @@ def _shared(site: Site, model: SimModel, rng: random.Random) -> tuple[float, flo
     tokens, prefill = PROMPTS[1], site.prefill(model)
     alone_s, writers = prefill.seconds(tokens), min(BESIDE, site.slots - 1)
     step_s = _step_s(site, model, writers, SHORT_CONTEXT)
-    base_s = site.alone_step_s(model) - site.family.step_per_job_s
-    pace = shared_pace(prefill.chunk_s(alone_s, tokens), step_s, base_s)
+    base_s = (site.alone_step_s(model) - site.family.step_per_job_s) * site.family.hidden_share
+    pace = shared_pace(alone_s * min(1.0, site.family.chunk_tokens / tokens), step_s, base_s)
     took_s = _noisy(alone_s / pace.prefill, rng)
     return float(tokens), took_s, took_s * pace.decode / step_s
 

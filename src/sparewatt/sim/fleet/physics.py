@@ -37,7 +37,9 @@ class EngineFamily:
     prefill_steps_min: float
     """The shortest prompt takes as long as this many steps alone."""
     chunk_tokens: int
-    """Tokens of prompts in one iteration."""
+    """Tokens of prompts and answers in one iteration."""
+    hidden_share: float = 1.0
+    """Of what a step takes alone, the share that a chunk's arithmetic hides."""
 
 
 BATCHING = EngineFamily(0.95, 0.76, 1.45 * MS, 0.01 * MS, 1.0 * MS, 2.0, 2048)
@@ -58,9 +60,9 @@ class Prefill(NamedTuple):
         read = tokens - cached
         return max(self.floor_s, self.fixed_s + read * (self.token_s + (tokens + cached) * self.square_s))
 
-    def chunk_s(self, seconds: float, tokens: float) -> float:
-        """How long one chunk of such a prompt takes."""
-        return seconds * min(1.0, self.chunk_tokens / max(1.0, tokens))
+    def piece_s(self, begin: float, tokens: float) -> float:
+        """Seconds for some tokens of a prompt, of which `begin` are read or cached; without the fixed part."""
+        return tokens * (self.token_s + (2 * begin + tokens) * self.square_s)
 
 
 class PrefillColumns(NamedTuple):
