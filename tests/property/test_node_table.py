@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId, NodeId
-from sparewatt.inference.matcher.lessons import SLOWER_MAX
+from sparewatt.core.lessons import SLOWER_MAX
 from sparewatt.inference.matcher.node_row import FASTER_MAX, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed

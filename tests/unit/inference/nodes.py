@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
+from sparewatt.core.lessons import Lessons
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import Job
 from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
-from sparewatt.inference.matcher.lessons import Lessons
 from sparewatt.inference.matcher.model import (
     REJECTED_FIELDS,
     SCAN_REJECTIONS,

@@ -86,7 +86,7 @@ class SlotUse:
     number: int = 0
     """Of a job that began on an idle node; 0 for others."""
     figures_s: float = 0.0
-    """As `prefill_s`, by the measured curve alone."""
+    """As `prefill_s`, by the measured curve alone; 0 if its first token says nothing about that."""
     paces: Paces = UNMEASURED_PACES
 
 
@@ -299,6 +299,6 @@ class TtftEstimator:
             began_s=now_s,
             kv_bytes=(prompt_tokens + OUTPUT_TOKENS_DEFAULT) * model.kv_bytes_per_token,
             model=model.id,
-            figures_s=figures_s,
+            figures_s=figures_s if model.state == "warm" else 0.0,
             paces=Paces.of(model.measured),
         )

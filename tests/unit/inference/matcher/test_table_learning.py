@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from sparewatt.core.ids import MatchId, ModelId
+from sparewatt.core.lessons import SLOWER_MAX
 from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.formula import BALANCED
-from sparewatt.inference.matcher.lessons import SLOWER_MAX
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.node_row import ColumnPosition
 from sparewatt.inference.matcher.table import (

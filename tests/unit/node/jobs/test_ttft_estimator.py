@@ -5,6 +5,7 @@ import pytest
 
 from sparewatt.node.jobs.ttft_estimator import (
     DECODE_PACE_DEFAULT,
+    FASTER_MAX,
     PREFILL_PACE_DEFAULT,
     BackendCapacity,
     DecodeTimes,
@@ -140,7 +141,7 @@ def test_a_job_that_would_come_much_later_than_promised_is_refused() -> None:
 def test_a_job_is_refused_where_its_context_would_wait_for_memory() -> None:
     outlook = TtftEstimator()
     model = a_model(measured=SPEED)
-    outlook.begin("one", model, 100, now_s=NOW_S)
+    outlook.begin("one", model, 100, now_s=NOW_S - SPEED.prefill_s(100))
     outlook.note_first_token("one", now_s=NOW_S)
     tight = BackendCapacity(4, kv_bytes=600 * model.kv_bytes_per_token)
     assert decided(outlook, promised_s=4.0) is None
@@ -229,3 +230,58 @@ def test_cached_tokens_need_no_prefill() -> None:
 def test_a_server_without_a_prefix_cache_prefills_all_tokens() -> None:
     model = a_model(measured=SPEED)
     assert TtftEstimator(ROOMY).late_ttft_s(model, 4000, promised_s=10.0, now_s=NOW_S, cached_tokens=3500) is not None
+
+
+# what its own prompts teach
+
+
+def read_prompts(outlook: TtftEstimator, *, took_s: float, n: int = 40, **model: object) -> float:
+    """Prompts of 100 tokens one by one; returns what the next is expected to take."""
+    report = a_model(measured=SPEED, **model)
+    for number in range(n):
+        began_s = 1000.0 * (number + 1)
+        outlook.begin(number, report, 100, now_s=began_s)
+        outlook.note_first_token(number, now_s=began_s + took_s)
+        outlook.end(number, now_s=began_s + took_s)
+    outlook.begin("next", report, 100, now_s=1e6)
+    return outlook.slot_uses["next"].prefill_s
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 3.0])
+def test_a_node_learns_how_long_its_prompts_really_take(factor: float) -> None:
+    took_s = factor * SPEED.prefill_s(100)
+    assert read_prompts(TtftEstimator(), took_s=took_s) == pytest.approx(took_s, rel=0.1)
+
+
+def test_how_much_faster_a_server_may_be_is_bounded() -> None:
+    assert read_prompts(TtftEstimator(), took_s=0.0, n=200) == pytest.approx(SPEED.prefill_s(100) / FASTER_MAX)
+
+
+@pytest.mark.parametrize("state", ["on_disk", "loading"])
+def test_loading_a_model_teaches_nothing(state: str) -> None:
+    assert read_prompts(TtftEstimator(), took_s=60.0, state=state) == SPEED.prefill_s(100)
+
+
+def test_requests_of_others_and_waiting_for_a_slot_teach_nothing() -> None:
+    shared = TtftEstimator()
+    shared.capacity = BackendCapacity(4, foreign=1)
+    assert read_prompts(shared, took_s=60.0) == SPEED.prefill_s(100)
+    single, model = TtftEstimator(), a_model(measured=SPEED)
+    single.capacity = BackendCapacity(1)
+    for job in ("one", "two"):
+        single.begin(job, model, 100, now_s=0.0)
+    for job, first_s in (("one", 1.8), ("two", 60.0)):
+        single.note_first_token(job, now_s=first_s)
+    single.begin("three", model, 100, now_s=61.0)
+    assert single.slot_uses["three"].prefill_s == SPEED.prefill_s(100)
+
+
+def test_a_prompt_is_timed_from_when_the_one_before_it_was_read() -> None:
+    outlook, model = TtftEstimator(), a_model(measured=msgspec.structs.replace(SPEED, prefill_pace=1.0))
+    outlook.capacity = BackendCapacity(64)
+    for number in range(8):
+        outlook.begin(number, model, 100, now_s=0.0)
+    for number in range(8):
+        outlook.note_first_token(number, now_s=(number + 1) * SPEED.prefill_s(100))
+    outlook.begin("next", model, 100, now_s=100.0)
+    assert outlook.slot_uses["next"].prefill_s == pytest.approx(SPEED.prefill_s(100))

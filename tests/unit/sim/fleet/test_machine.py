@@ -47,13 +47,48 @@ def test_while_a_prompt_is_read_each_chunk_gives_every_writer_a_token(
     machine = make_machine()
     machine.accept(make_job(1, prompt=100, output=1000), 0.0)
     machine.wake(machine.next_event_s())
-    ((_, left, _),) = [(number, left, job) for left, number, job in machine.running_jobs()]
     chunks, began_s = 10, events.first[0][1]
-    machine.accept(make_job(2, prompt=chunks * machine.site.family.chunk_tokens), began_s)
-    machine.wake(machine.next_event_s())
-    assert len(events.first) == 2
-    written = left - next(steps for steps, number, _ in machine.running_jobs() if number == 1)
+    machine.accept(make_job(2, prompt=chunks * (machine.site.family.chunk_tokens - 1)), began_s)
+    while len(events.first) < 2:
+        machine.wake(machine.next_event_s())
+    written = 1000 - next(steps for steps, number, _ in machine.running_jobs() if number == 1)
     assert written == pytest.approx(chunks, rel=0.02)
+
+
+def test_short_prompts_share_a_chunk_and_their_first_tokens_come_together(
+    make_machine: Make, events: RecordedEvents
+) -> None:
+    machine = make_machine()
+    machine.accept(make_job(0, prompt=3000, output=500), 0.0)
+    for number in (1, 2, 3):
+        machine.accept(make_job(number, prompt=300), 0.0)
+    run_out(machine)
+    first = dict(events.first)
+    assert first[1] == first[2] == first[3] == first[0], "the rest of the long one leaves room for all three"
+
+
+def test_a_chunk_holds_so_many_tokens_and_no_more(make_machine: Make, events: RecordedEvents) -> None:
+    machine = make_machine()
+    for number in range(4):
+        machine.accept(make_job(number, prompt=1024), 0.0)
+    run_out(machine)
+    first = dict(events.first)
+    assert first[1] < first[2], "the first to arrive was read at once, alone"
+    assert sorted(first.values()) == [first[number] for number in range(4)]
+    assert len(set(first.values())) > 2
+
+
+def test_a_prompt_that_is_cancelled_in_the_midst_leaves_the_others_to_be_read(
+    make_machine: Make, events: RecordedEvents
+) -> None:
+    machine, jobs = make_machine(), [make_job(number, prompt=5000) for number in range(2)]
+    for job in jobs:
+        machine.accept(job, 0.0)
+    machine.wake(machine.next_event_s())
+    machine.remove(jobs[0], machine.next_event_s() - 1e-6)
+    run_out(machine)
+    assert [number for number, _ in events.finished] == [1]
+    assert (machine.jobs, machine.kv_used, machine.backlog_s()) == (0, 0.0, 0.0)
 
 
 def test_a_prompt_beside_writers_takes_a_little_longer(make_machine: Make, events: RecordedEvents) -> None:
@@ -199,14 +234,19 @@ def test_what_the_oracle_is_told_is_what_is_left(make_machine: Make) -> None:
     for job in jobs:
         machine.accept(job, 0.0)
     whole_s = machine.prefill_s(jobs[0])
-    machine.advance(whole_s / 2)
-    queued = machine.queued_jobs()
-    assert [item.job for item in queued] == jobs
-    assert [item.left_s for item in queued] == pytest.approx([whole_s / 2, whole_s, whole_s])
-    assert {item.chunk_s for item in queued} == {whole_s * 2048 / 3000}
+    assert machine.backlog_s() == pytest.approx(3 * whole_s)
+    machine.wake(machine.next_event_s())
+    machine.advance(machine.next_event_s() - 1e-3)
+    reading, chunk = machine.prompts_in_reading()
+    assert chunk is not None
+    assert chunk.left_s == pytest.approx(1e-3)
+    assert [(prompt.job.number, prompt.done, prompt.in_chunk) for prompt in reading] == [(0, 2048, 952), (1, 0, 1096)]
+    assert [prompt.job.number for prompt in machine.waiting_prompts()] == [2]
     assert machine.running_jobs() == []
-    assert machine.backlog_s() == pytest.approx(2.5 * whole_s)
-    assert machine.queued_next(make_job(9, prompt=3000))[1:] == queued[1][1:]
+    reading[0].done = chunk.left_s = 0  # copies
+    assert machine.prompts_in_reading()[0][0].done == 2048
+    arriving = machine.arriving_prompt(make_job(9, prompt=3000))
+    assert (arriving.cached, arriving.left) == (0, 3000)
 
 
 def test_the_main_model_is_the_first_that_is_loaded_else_the_first_that_fits(make_machine: Make) -> None:

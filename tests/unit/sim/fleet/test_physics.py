@@ -68,10 +68,12 @@ def test_what_is_cached_is_attended_to_but_not_read() -> None:
     assert curve.seconds(8000, 8000) == curve.floor_s
 
 
-def test_a_chunk_is_its_share_of_the_prompt() -> None:
+def test_the_pieces_of_a_prompt_add_up_to_the_whole() -> None:
     curve = make_site().prefill(SMALL)
-    assert curve.chunk_s(3.0, 6144) == pytest.approx(1.0)
-    assert curve.chunk_s(0.5, 100) == 0.5
+    pieces_s = [curve.piece_s(begin, 1000) for begin in range(0, 8000, 1000)]
+    assert curve.fixed_s + sum(pieces_s) == pytest.approx(curve.seconds(8000))
+    assert pieces_s == sorted(pieces_s)
+    assert len(set(pieces_s)) == 8, "a later piece attends to all before it"
 
 
 @given(st.integers(1, 100_000), st.floats(0, 1))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.inference.matcher.lessons import KEPT, LESSON_MAX, SLOWER_MAX, Lessons
+from sparewatt.core.lessons import KEPT, LESSON_MAX, SLOWER_MAX, Lessons
 
 FASTER_MAX = 2.0
 
