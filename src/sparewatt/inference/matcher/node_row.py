@@ -25,6 +25,8 @@ STEP_PER_JOB_SHARE = 0.05
 """What a further job adds to a decode step, as a share of the step, on servers that were not measured under load."""
 PREFILL_PACE, DECODE_PACE = 0.9, 0.1
 """Of a server that was not measured with a prompt beside answers: it gives the prompt nearly all, as they all do."""
+SHARE_AHEAD = 0.7
+"""Of the share of the last seconds that went into prompts, what is expected of the next: bursts end."""
 OVERDUE_SHARE = 0.125
 """Prompts that take longer than expected are expected to need this share of their time still."""
 FASTER_MAX = 4.0
@@ -242,7 +244,7 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     share, backlog_s = load.prefill_share, load.foreign_backlog_s
     if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
         share, backlog_s = _clamp(share, 1.0), _clamp(backlog_s, BACKLOG_S_MAX)
-    slower = position.writing.factor / (1.0 - share * figures.stall_share)
+    slower = position.writing.factor / (1.0 - SHARE_AHEAD * share * figures.stall_share)
     step_s = step_s_of(row, position, jobs) * slower
     read_slower = figures.read_slower if jobs else 1.0
     unread_s = row.own_unread_s * read_slower

@@ -22,7 +22,7 @@ OUTPUT_TOKENS_DEFAULT = 256
 DECODE_EWMA = 0.2
 OVERDUE_SHARE = 0.125
 """An answer that takes longer than usual is expected to need this share of the usual time still."""
-PREFILL_SHARE_DECAY_S = 15.0
+PREFILL_SHARE_DECAY_S = 5.0
 FASTER_MAX = 10.0
 """How many times faster than it was measured, on a busy machine, a server may turn out to be."""
 PREFILL_PACE_DEFAULT = 0.8
