@@ -5,6 +5,10 @@ joins the parts. So a long context of a single sequence keeps the whole GPU busy
 lets the kernels be captured in a CUDA graph. Needs Triton.
 """
 
+# Kernels have no Python types, and many arguments.
+# ruff: noqa: ANN001, ANN202, N803, PLR0917
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,12 +24,12 @@ PROGRAMS = 512
 SPLITS_MIN, SPLITS_MAX = 4, 32
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _attend_parts(  # noqa: ANN202, PLR0915 (a kernel)
-    q, k, v, slots, positions, parts, weights, scale,  # noqa: ANN001
-    stride_slot, stride_token, stride_head,  # noqa: ANN001
-    KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr,  # noqa: N803
-    SPLITS: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+@triton.jit
+def _attend_parts(
+    q, k, v, slots, positions, parts, weights, scale,
+    stride_slot, stride_token, stride_head,
+    KV_HEADS: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, DIM: tl.constexpr,
+    SPLITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     sequence, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(positions + sequence).to(tl.int32) + 1
@@ -61,8 +65,8 @@ def _attend_parts(  # noqa: ANN202, PLR0915 (a kernel)
     tl.store(weights + row_at * 2 + 1, total, mask=is_row)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _join_parts(parts, weights, out, DIM: tl.constexpr, SPLITS: tl.constexpr):  # noqa: ANN001, ANN202, N803
+@triton.jit
+def _join_parts(parts, weights, out, DIM: tl.constexpr, SPLITS: tl.constexpr):
     row = tl.program_id(0)
     splits, dims = tl.arange(0, SPLITS), tl.arange(0, DIM)
     best = tl.load(weights + (row * SPLITS + splits) * 2)

@@ -38,11 +38,11 @@ class Sequence:
 class PromptPiece(NamedTuple):
     sequence: Sequence
     start: int
-    count: int
+    tokens: int
 
     @property
     def is_last(self) -> bool:
-        return self.start + self.count == len(self.sequence.prompt)
+        return self.start + self.tokens == len(self.sequence.prompt)
 
 
 class Iteration(NamedTuple):
@@ -78,7 +78,7 @@ class IterationScheduler:
         for sequence, _ in decoding:
             sequence.written += 1
         for piece in pieces:
-            piece.sequence.read += piece.count
+            piece.sequence.read += piece.tokens
             piece.sequence.written += piece.is_last
         return Iteration(decoding, pieces) if decoding or pieces else None
 

@@ -11,14 +11,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (its usual name)
-from torch.nn.attention.bias import causal_lower_right
-
 from bench.iteration_scheduler import CHUNK_TOKENS, Iteration, PromptPiece
 from bench.iteration_scheduler import Sequence as Request
+from torch.nn.attention.bias import causal_lower_right
 
 ROPE_BASE = 500_000.0
 NORM_EPS = 1e-5
@@ -305,15 +305,18 @@ class RandomLlama:
     def timings(self) -> dict[str, Any]:
         """How long it takes without any server around it: seconds per prompt by its length, and per step by the batch
         and the context of each sequence. Medians."""
-        lengths = [length for length in PREFILL_LENGTHS if length < self.context]
         batches = sorted({min(batch, self.slots) for batch in BATCHES})
-        contexts = [(SHORT_CONTEXT, batches), (LONG_CONTEXT, [batch for batch in LONG_BATCHES if batch <= self.slots])]
+        steps = [(batch, SHORT_CONTEXT) for batch in batches]
+        steps += [(batch, LONG_CONTEXT) for batch in LONG_BATCHES if batch <= self.slots]
         return {
-            "prefill": [[length, self._median(lambda length=length: self._read(length))] for length in lengths],
+            "prefill": [
+                (length, self._median(partial(self._read, length)))
+                for length in PREFILL_LENGTHS
+                if length < self.context
+            ],
             "decode": [
-                [batch, context, self._median(lambda b=batch, c=context: self._write(b, c)) / TIMED_STEPS]
-                for context, sizes in contexts
-                for batch in sizes
+                (batch, context, self._median(partial(self._write, batch, context)) / TIMED_STEPS)
+                for batch, context in steps
                 if context + TIMED_STEPS <= self.context
             ],
         }

@@ -20,14 +20,14 @@ import traceback
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-
 from bench.iteration_scheduler import CHUNK_TOKENS, Iteration, IterationScheduler, Sequence
 from bench.random_llama import SHAPES, Launched, RandomLlama
+
 from sparewatt.sim.servers.facts import ServerLoad, ServerTotals, ServerTruth
 from sparewatt.sim.servers.pages import live_pages, static_pages
 
@@ -40,9 +40,7 @@ SWITCH_S = 0.0002
 
 def tokens_of(text: str, vocabulary: int) -> list[int]:
     data = text.encode()
-    found = [
-        int.from_bytes(data[at : at + TOKEN_BYTES], "big") % vocabulary for at in range(0, len(data), TOKEN_BYTES)
-    ]
+    found = [int.from_bytes(data[at : at + TOKEN_BYTES], "big") % vocabulary for at in range(0, len(data), TOKEN_BYTES)]
     return found or [0]
 
 
@@ -62,7 +60,8 @@ class Answer:
 
 
 class EngineThread:
-    """Feeds the model: the next iteration is launched before the tokens of the previous one are fetched."""
+    """Feeds the model. The next decoding step is launched before the tokens of the previous one are fetched: so the GPU
+    never waits. An iteration that reads prompts takes long enough to be awaited; who comes meanwhile joins the next."""
 
     def __init__(self, model: RandomLlama, deliver: Callable[[list[tuple[Sequence, int]]], None]) -> None:
         self._model = model
@@ -107,12 +106,20 @@ class EngineThread:
 
     def _work(self) -> None:
         before: Launched | None = None
-        while (iteration := self._next(can_wait=before is None)) is not None or before is not None:
+        while True:
+            if before is not None and before.iteration.pieces:
+                self._finish(before)
+                before = None
+            iteration = self._next(can_wait=before is None)
+            if iteration is None and before is None:
+                return
             launched = self._model.launch(iteration) if iteration is not None else None
             if before is not None:
-                tokens = before.tokens()
-                self._deliver(list(zip(before.iteration.writers, tokens, strict=True)))
+                self._finish(before)
             before = launched
+
+    def _finish(self, launched: Launched) -> None:
+        self._deliver(list(zip(launched.iteration.writers, launched.tokens(), strict=True)))
 
     def _next(self, *, can_wait: bool) -> Iteration | None:
         with self._has_news:
@@ -129,8 +136,7 @@ class TorchServer:
         self._answers: dict[int, Answer] = {}
         self._engine = EngineThread(model, self._deliver_from_thread)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sums = dict.fromkeys(("prompt_tokens", "generation_tokens", "first_tokens", "requests"), 0)
-        self._seconds = dict.fromkeys(("first_token_s", "request_s"), 0.0)
+        self._totals = ServerTotals()
         shape = model.shape
         self._truth = ServerTruth(
             kind="vllm",
@@ -180,9 +186,8 @@ class TorchServer:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         running, waiting, kv_tokens = self._engine.load()
-        totals = ServerTotals(**self._sums, **self._seconds)
         share = min(1.0, kv_tokens / self._truth.kv_tokens)
-        load = ServerLoad(running=running, waiting=waiting, kv_used_share=share, totals=totals)
+        load = ServerLoad(running=running, waiting=waiting, kv_used_share=share, totals=self._totals)
         return web.Response(body=live_pages(self._truth, load)["/metrics"], content_type="text/plain")
 
     async def _server_info(self, _: web.Request) -> web.Response:
@@ -226,7 +231,7 @@ class TorchServer:
         finally:
             self._engine.cancel(answer.sequence)
             del self._answers[id(answer.sequence)]
-            self._note_end(answer)
+            self._count(prompt_tokens=prompt_tokens, requests=1, request_s=time.monotonic() - answer.began_s)
 
     async def _tokens(self, answer: Answer) -> AsyncIterator[list[int]]:
         """As they come; several if the client was slower than the model."""
@@ -236,16 +241,14 @@ class TorchServer:
             while not answer.tokens.empty():
                 found.append(answer.tokens.get_nowait())
             if left == answer.sequence.limit:
-                self._sums["first_tokens"] += 1
-                self._seconds["first_token_s"] += time.monotonic() - answer.began_s
-            self._sums["generation_tokens"] += len(found)
+                self._count(first_tokens=1, first_token_s=time.monotonic() - answer.began_s)
+            self._count(generation_tokens=len(found))
             left -= len(found)
             yield found
 
-    def _note_end(self, answer: Answer) -> None:
-        self._sums["prompt_tokens"] += len(answer.sequence.prompt)
-        self._sums["requests"] += 1
-        self._seconds["request_s"] += time.monotonic() - answer.began_s
+    def _count(self, **more: float) -> None:
+        added: dict[str, Any] = {name: getattr(self._totals, name) + value for name, value in more.items()}
+        self._totals = replace(self._totals, **added)
 
     async def _stream(
         self, request: web.Request, head: dict[str, Any], answer: Answer, usage: dict[str, int] | None
@@ -302,6 +305,7 @@ def main() -> None:
         facts = {
             "model": model.shape.name,
             "parameters": model.shape.parameters,
+            "kv_bytes_per_token": model.shape.kv_bytes_per_token,
             "device": model.device,
             "slots": model.slots,
             "context": model.context,
@@ -311,7 +315,12 @@ def main() -> None:
         }
         given.timings.write_text(json.dumps(facts | model.timings()))
     web.run_app(
-        TorchServer(model).app(), host="127.0.0.1", port=given.port, access_log=None, print=None, handler_cancellation=True
+        TorchServer(model).app(),
+        host="127.0.0.1",
+        port=given.port,
+        access_log=None,
+        print=None,
+        handler_cancellation=True,
     )
 
 

@@ -11,7 +11,7 @@ def request(prompt: int, limit: int) -> Sequence:
 
 def sizes(iteration: Iteration | None) -> tuple[int, list[tuple[int, int]]]:
     assert iteration is not None
-    return len(iteration.decoding), [(piece.start, piece.count) for piece in iteration.pieces]
+    return len(iteration.decoding), [(piece.start, piece.tokens) for piece in iteration.pieces]
 
 
 def scheduler_of(*requests: Sequence, slots: int = 4, chunk_tokens: int = 100) -> IterationScheduler:

@@ -34,7 +34,13 @@ async def test_what_a_node_finds_is_what_direct_timings_show() -> None:
         server = CurveServer(clock, CURVE)
         found = await measured(server, clock)
         timings = await time_directly(JobTimer(server, clock), MODEL, slots=64)
-    assert [(each.answers, round(each.tokens, -3)) for each in timings] == [(0, 2000), (1, 0), (16, 0), (1, 2000), (16, 2000)]
+    assert [(each.answers, round(each.tokens, -3)) for each in timings] == [
+        (0, 2000),
+        (1, 0),
+        (16, 0),
+        (1, 2000),
+        (16, 2000),
+    ]
     rows = compare(timings, found.full)
     assert all(abs(row.error) < ERROR_MAX / 3 for row in rows), rows
 
