@@ -14,15 +14,17 @@ from typing import Any
 import msgspec
 import numpy as np
 from bench.figures import percentile
-from bench.measured_speed import ERROR_MAX, DirectTiming, compare
+from bench.measured_speed import ERROR_MAX, Comparison, DirectTiming, compare
 
 from sparewatt.protocol.link.node_report import Speed
-from sparewatt.sim.fleet.physics import BATCHING, EngineFamily, prefill_of
+from sparewatt.sim.fleet.physics import BATCHING, SQUARE_SHARE, EngineFamily, prefill_of
 from sparewatt.sim.scenario import SimGpu, read_fleet
 
 Json = dict[str, Any]
 FACTORS = (1.5, 3.0)
 GB = 1e9
+JUDGED_TOKENS_MAX = 2500
+"""Longer contexts are shown only."""
 SATURATED_TOKENS = 512
 """Shorter prompts take as long as reading the weights, however short they are."""
 
@@ -112,14 +114,21 @@ def context_token_s(found: Json) -> float:
     return float(kv_bytes / bandwidth) if bandwidth and kv_bytes else 0.0
 
 
+def verdict(timing: DirectTiming, row: Comparison) -> str:
+    if timing.tokens > JUDGED_TOKENS_MAX:
+        return "not judged"
+    return "met" if abs(row.error) <= ERROR_MAX else "**lost**"
+
+
 def _judged(found: Json) -> str:
     curves = speeds(found)
     who = next((name for name in ("published", "the meter, full") if name in curves), None)
-    rows = [
-        (by, row)
-        for by, timings in direct_timings(found).items()
-        for row in (compare(timings, curves[who], context_token_s=context_token_s(found)) if who else ())
-    ]
+    if who is None:
+        return ""
+    rows = []
+    for by, timings in direct_timings(found).items():
+        compared = compare(timings, curves[who], context_token_s=context_token_s(found))
+        rows += [(by, row, verdict(timing, row)) for timing, row in zip(timings, compared, strict=True)]
     if not rows:
         return ""
     cells = [
@@ -129,9 +138,9 @@ def _judged(found: Json) -> str:
             f"{row.direct_s * 1000:.2f}",
             f"{row.found_s * 1000:.2f}",
             f"{row.error:+.1%}",
-            "met" if abs(row.error) <= ERROR_MAX else "**lost**",
+            met,
         )
-        for by, row in rows
+        for by, row, met in rows
     ]
     table = _table(("what", "timed by", "direct ms", "node ms", "difference", f"within {ERROR_MAX:.0%}"), cells)
     return f"## What the node finds, beside direct timings\n\nThe curve is the one that is {who}.\n\n{table}"
@@ -196,9 +205,9 @@ def _kv_bytes(direct: Json) -> float:
     return float(direct["kv_bytes_per_token"])
 
 
-def fitted_family(found: Json, gpu: SimGpu) -> tuple[EngineFamily, float]:
+def fitted_family(found: Json, gpu: SimGpu) -> tuple[EngineFamily, float] | None:
     """The constants of `BATCHING` that fit this run best, by least squares of the relative errors; and the share that
-    attention adds per token of a prompt."""
+    attention adds per token of a prompt. None if neither memory nor length seems to cost anything."""
     direct = found["direct"]
     weights, kv_bytes = 2.0 * direct["parameters"], _kv_bytes(direct)
     steps = [
@@ -210,6 +219,8 @@ def fitted_family(found: Json, gpu: SimGpu) -> tuple[EngineFamily, float]:
         ((1.0, tokens, tokens * tokens), seconds) for tokens, seconds in direct["prefill"] if tokens >= SATURATED_TOKENS
     ]
     prefill_fixed_s, token_s, square_s = _least_squares(prompts)
+    if not per_byte or not token_s:
+        return None
     alone_s = weights * per_byte + fixed_s + per_job_s
     shortest_s = min(seconds for _, seconds in direct["prefill"])
     family = EngineFamily(
@@ -247,15 +258,17 @@ def _physics(found: Json) -> str:
         (what, f"{direct_s * 1000:.2f}", f"{sim_s * 1000:.2f}", f"{sim_s / direct_s - 1:+.1%}")
         for what, direct_s, sim_s in physics_rows(found, gpu)
     ]
-    fitted, square_share = fitted_family(found, gpu)
-    constants = [(name, f"{getattr(BATCHING, name):.4g}", f"{getattr(fitted, name):.4g}") for name in _CONSTANTS]
-    return (
-        f"## The simulator's physics (`BATCHING` on an {gpu.name})\n\n"
-        f"{_table(('what', 'direct ms', 'simulated ms', 'difference'), rows)}\n\n"
-        "The constants, and those that would fit this run best "
-        f"(attention's share per token of a prompt: {square_share:.3g}):\n\n"
-        f"{_table(('constant', 'simulator', 'fitted to this run'), constants)}"
-    )
+    table = _table(("what", "direct ms", "simulated ms", "difference"), rows)
+    return f"## The simulator's physics (`BATCHING` on an {gpu.name})\n\n{table}{_constants(fitted_family(found, gpu))}"
+
+
+def _constants(fitted: tuple[EngineFamily, float] | None) -> str:
+    if fitted is None:
+        return ""
+    family, square_share = fitted
+    rows = [(name, f"{getattr(BATCHING, name):.4g}", f"{getattr(family, name):.4g}") for name in _CONSTANTS]
+    rows.append(("attention's share per token", f"{SQUARE_SHARE:.3g}", f"{square_share:.3g}"))
+    return f"\n\n{_table(('constant', 'simulator', 'fitted to this run'), rows)}"
 
 
 _CONSTANTS = (

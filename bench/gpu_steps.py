@@ -40,6 +40,8 @@ from sparewatt.node.measurement.model_speed import SpeedMeter
 REPO = Path(__file__).parents[1]
 READY_S = 120.0
 """For each process to come up."""
+SERVER_S = 180.0
+"""For the model server, which compiles, captures and times itself first."""
 FULL_S = 90.0
 """For the rest of the curve, which is measured after the node has joined."""
 HEARTBEAT_S = 6.0
@@ -179,7 +181,7 @@ def start_server(run: GpuRun, running: ExitStack, size: str, slots: int) -> str:
     words = (f"--port={port}", f"--size={size}", f"--slots={slots}", f"--timings={run.folder / 'timings.json'}")
     with ExitStack() as stack:
         server = stack.enter_context(run.process(f"server-{size}", "bench.torch_server", *words))
-        run.wait("the model server", lambda: get(f"{url}/v1/models"), server, ceiling_s=READY_S)
+        run.wait("the model server", lambda: get(f"{url}/v1/models"), server, ceiling_s=SERVER_S)
         running.enter_context(stack.pop_all())
     return url
 

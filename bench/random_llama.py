@@ -258,6 +258,7 @@ class RandomLlama:
         shape = self.shape
         rotated_heads, dim = shape.heads + shape.kv_heads, shape.head_dim
         cos, sin = self._cos[positions][:, None], self._sin[positions][:, None]
+        prompts = [(piece, causal_lower_right(piece.tokens, piece.start + piece.tokens)) for piece in pieces]
         hidden = self._embedding[tokens]
         for (into, out, gate_up, down), (keys, values) in zip(self._layers, self._cache, strict=True):
             projected = F.linear(self._norm(hidden), into).view(len(tokens), -1, dim)
@@ -266,7 +267,7 @@ class RandomLlama:
             query = heads[:, : shape.heads].contiguous()
             keys[slots, positions] = heads[:, shape.heads :]
             values[slots, positions] = projected[:, rotated_heads:]
-            attended = self._attend(query, keys, values, slots, positions, decoding=decoding, pieces=pieces)
+            attended = self._attend(query, keys, values, slots, positions, decoding=decoding, prompts=prompts)
             hidden = hidden + F.linear(attended.reshape(len(tokens), -1), out)
             gate, up = F.linear(self._norm(hidden), gate_up).chunk(2, dim=-1)
             hidden = hidden + F.linear(F.silu(gate) * up, down)
@@ -281,23 +282,22 @@ class RandomLlama:
         positions: Any,
         *,
         decoding: int,
-        pieces: Sequence[PromptPiece],
+        prompts: Sequence[tuple[PromptPiece, Any]],
     ) -> Any:
         found = []
         if decoding:
             found.append(self._decode_attention(query[:decoding], keys, values, slots[:decoding], positions[:decoding]))
         row = decoding
-        for sequence, start, count in pieces:
-            length = start + count
+        for (sequence, start, tokens), mask in prompts:
             attended = F.scaled_dot_product_attention(
-                query[row : row + count].transpose(0, 1)[None],
-                keys[sequence.slot, :length].transpose(0, 1)[None],
-                values[sequence.slot, :length].transpose(0, 1)[None],
-                attn_mask=causal_lower_right(count, length),
+                query[row : row + tokens].transpose(0, 1)[None],
+                keys[sequence.slot, : start + tokens].transpose(0, 1)[None],
+                values[sequence.slot, : start + tokens].transpose(0, 1)[None],
+                attn_mask=mask,
                 enable_gqa=True,
             )
             found.append(attended[0].transpose(0, 1))
-            row += count
+            row += tokens
         return found[0] if len(found) == 1 else torch.cat(found)
 
     # direct timings
