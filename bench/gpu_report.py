@@ -69,8 +69,8 @@ def _head(found: Json) -> str:
         size = f"{direct['parameters']:,} random parameters, {direct['slots']} slots of {direct['context']:,} tokens"
         lines.append(f"| model | {direct['model']}: {size} |")
     if node := found.get("node"):
-        full = f"{node['full_s']:.1f} s" if node.get("full") else "not within the time"
-        lines.append(f"| joined and measured | first figures after {node['first_s']:.1f} s, whole curve after {full} |")
+        full = f"whole curve after {node['full_s']:.1f} s" if node.get("full") else "no whole curve within the time"
+        lines.append(f"| joined and measured | first figures after {node['first_s']:.1f} s, {full} |")
     for number, answer in enumerate(found.get("answers") or (), 1):
         lines.append(
             f"| answer {number}, through the gateway | first token after {answer['first_token_s'] * 1000:.1f} ms, then "
@@ -143,7 +143,7 @@ def _judged(found: Json) -> str:
         for by, row, met in rows
     ]
     table = _table(("what", "timed by", "direct ms", "node ms", "difference", f"within {ERROR_MAX:.0%}"), cells)
-    return f"## What the node finds, beside direct timings\n\nThe curve is the one that is {who}.\n\n{table}"
+    return f"## What the node finds, beside direct timings\n\nThe curve: {who}.\n\n{table}"
 
 
 def _curves(found: Json) -> str:
@@ -308,7 +308,7 @@ def _status(found: Json) -> str:
 
 
 def _failed(found: Json) -> str:
-    lines = [f"- {name}: {why.splitlines()[-1] if why else ''}" for name, why in found["failed"].items()]
+    lines = [f"- {name}: {why.splitlines()[0]}" for name, why in found["failed"].items()]
     return "## Failed\n\n" + "\n".join(lines) if lines else ""
 
 

@@ -80,7 +80,9 @@ class GpuRun:
             try:
                 self.found[name] = work()
             except Exception as error:  # noqa: BLE001 (one broken step must not cost the others)
-                why = str(error) if isinstance(error, StepFailed) else traceback.format_exc()[-LOG_CHARS:]
+                why = str(error)
+                if not isinstance(error, StepFailed):
+                    why = f"{type(error).__name__}: {error}\n{traceback.format_exc()[-LOG_CHARS:]}"
         if why is not None:
             self.found["failed"][name] = why
             print(f"{name} FAILED: {why}", flush=True)

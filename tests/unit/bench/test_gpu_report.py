@@ -137,7 +137,7 @@ def test_predictions_are_counted_by_their_factor() -> None:
 
 
 def test_without_any_result_the_page_says_what_failed() -> None:
-    page = report({"python": "3.12.3", "failed": {"doctor": "Traceback\nit broke"}, "seconds": {}})
+    page = report({"python": "3.12.3", "failed": {"doctor": "it broke\nTraceback"}, "seconds": {}})
     assert "- doctor: it broke" in page
     assert "## Curves" not in page
 
