@@ -70,6 +70,7 @@ class GpuRun:
         self._began_s = time.monotonic()
         self._limit_s = limit_s
         self._json_file = json_file
+        self._logs = json_file.parent if json_file is not None else folder
 
     def step(self, name: str, work: Callable[[], Any], *, needs: Sequence[str] = ()) -> Any:
         """What the work returns is kept under the step's name; None if it failed or was left out."""
@@ -107,7 +108,7 @@ class GpuRun:
 
     @contextmanager
     def process(self, name: str, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
-        with (self.folder / f"{name}.log").open("wb") as file:
+        with (self._logs / f"{name}.log").open("wb") as file:
             process = subprocess.Popen([sys.executable, "-m", *argv], stdout=file, stderr=file, cwd=REPO)
         try:
             yield process
@@ -125,7 +126,7 @@ class GpuRun:
             if (found := holds()) is not None:
                 return found
             time.sleep(0.1)
-        logs = {path.name: path.read_text(errors="replace")[-LOG_CHARS:] for path in self.folder.glob("*.log")}
+        logs = {path.name: path.read_text(errors="replace")[-LOG_CHARS:] for path in self._logs.glob("*.log")}
         raise StepFailed(f"{what}: not within {ceiling_s:.0f} s.\n{json.dumps(logs, indent=1)}")
 
 

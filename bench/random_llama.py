@@ -41,6 +41,8 @@ class LlamaShape:
     vocabulary: int
     has_own_head: bool = True
     """Whether the output has weights of its own, or those of the embedding."""
+    context: int = 9216
+    """Tokens of a slot, unless told otherwise."""
 
     @property
     def head_dim(self) -> int:
@@ -79,9 +81,16 @@ SHAPES = {
         has_own_head=False,
     ),
     "tiny": LlamaShape(
-        name="random-tiny", layers=2, width=128, heads=4, kv_heads=2, hidden=256, vocabulary=4096
+        name="random-tiny",
+        layers=2,
+        width=128,
+        heads=4,
+        kv_heads=2,
+        hidden=256,
+        vocabulary=4096,
+        context=4096,
     ),
-}  # fmt: skip
+}
 
 
 class Launched:
@@ -116,6 +125,8 @@ class RandomLlama:
         self.attention = "plain PyTorch"
         self._decode_attention: Callable[..., Any] = _plain_decode_attention
         self._graphs: dict[int, tuple[Any, Any, Any]] = {}
+        if not self.is_cuda:
+            torch.set_num_threads(1)  # more would only wait for each other
         torch.backends.cuda.enable_cudnn_sdp(False)  # it would plan anew for every length of a prompt
         torch.manual_seed(7)
         with torch.inference_mode():

@@ -292,13 +292,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--size", choices=sorted(SHAPES), default="8b")
     parser.add_argument("--slots", type=int, default=64)
-    parser.add_argument("--context", type=int, default=9216, help="Tokens of one request, prompt and answer.")
+    parser.add_argument("--context", type=int, help="Tokens of one request, prompt and answer.")
     parser.add_argument("--device", choices=("cuda", "cpu"))
     parser.add_argument("--timings", type=Path, metavar="FILE", help="Time the model itself first, and write it here.")
     given = parser.parse_args()
     sys.setswitchinterval(SWITCH_S)
     began_s = time.monotonic()
-    model = RandomLlama(SHAPES[given.size], slots=given.slots, context=given.context, device=given.device)
+    shape = SHAPES[given.size]
+    context = given.context or shape.context
+    model = RandomLlama(shape, slots=given.slots, context=context, device=given.device)
     not_captured = model.prepare()
     loaded_s = time.monotonic() - began_s
     if given.timings is not None:
