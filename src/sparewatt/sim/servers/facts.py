@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 ServerKind = Literal["vllm", "sglang", "llama.cpp", "ollama"]
@@ -66,7 +66,7 @@ class SlotLoad:
     written_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ServerTotals:
     """Sums since the server started."""
 
@@ -98,4 +98,4 @@ class ServerLoad:
     """Of the KV cache, by running requests."""
     slots: tuple[SlotLoad | None, ...] = ()
     """By slot number, None if it is free; without them the first `running` slots are shown as busy."""
-    totals: ServerTotals = ServerTotals()
+    totals: ServerTotals = field(default_factory=ServerTotals)

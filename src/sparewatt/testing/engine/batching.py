@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sparewatt.sim.servers.facts import BLOCK_TOKENS, ServerLoad, ServerTotals, SlotLoad
@@ -108,25 +108,6 @@ class _Iteration:
 
 
 @dataclass(slots=True)
-class _Sums:
-    """The counters of `ServerTotals`, as they grow."""
-
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generation_tokens: int = 0
-    first_token_s: float = 0.0
-    first_tokens: int = 0
-    request_s: float = 0.0
-    requests: int = 0
-    preemptions: int = 0
-    iterations: int = 0
-    busy_slots: int = 0
-    prompt_s: float = 0.0
-    decode_s: float = 0.0
-    longest_tokens: int = 0
-
-
-@dataclass(slots=True)
 class BatchScheduler:
     """An iteration begins when the one before ends, or when a request comes to an idle engine.
 
@@ -141,7 +122,7 @@ class BatchScheduler:
     waiting: deque[BatchedSequence] = field(default_factory=deque)
     blocks_free: int = field(init=False)
     _iteration: _Iteration | None = None
-    _sums: _Sums = field(default_factory=_Sums)
+    _sums: ServerTotals = field(default_factory=ServerTotals)
     _slots_free: deque[int] = field(init=False)
     """The least recently used first."""
 
@@ -191,7 +172,7 @@ class BatchScheduler:
             waiting=len(self.waiting),
             kv_used_share=1 - self.blocks_free / blocks if blocks else self._slots_used_share(),
             slots=self._slot_loads() if self.limits.kind == "slots" else (),
-            totals=ServerTotals(**{name: getattr(self._sums, name) for name in _Sums.__slots__}),
+            totals=replace(self._sums),
         )
 
     def _begin(self, now_s: float) -> None:
