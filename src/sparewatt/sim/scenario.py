@@ -24,6 +24,8 @@ FAMILIES = {"vllm": BATCHING, "sglang": BATCHING, "llama.cpp": SLOTTED, "ollama"
 _PARAMS = re.compile(r"(\d+)b\b")
 USABLE_VRAM_SHARE, RESERVED_VRAM_GB = 0.92, 1.5
 WARM_MODELS_MAX = 3
+HOLDERS_SHARE, HOLDERS_MIN = 0.015, 3
+"""Of the machines, those that have a model loaded at the start, at least."""
 CONTEXT_GB = 4.0
 """What the models on a card leave free for contexts; otherwise hardly two jobs would fit next to the first model."""
 MTBF_S, MTBF_FACTOR_DATACENTRE, DATACENTRE_USD = 4 * 3600.0, 6.0, 0.70
@@ -154,6 +156,7 @@ def make_scenario(n_sites: int, *, seed: int, faults: FaultRates | None = None, 
         _make_site(number, rng, gpu=gpu, models=models, node_shares=node_shares, mtbf_s=faults.mtbf_s)
         for number, gpu in enumerate(_cards(gpus, n_sites, rng))
     ]
+    sites = _with_holders(sites, models, seed=seed)
     sites = [replace(site, prefix_ram_bytes=prefix_ram_gb * GB) for site in _with_servers(sites, seed=seed)]
     return Scenario(models, _with_faults(sites, faults, seed=seed), regions, user_shares, read_rtt())
 
@@ -171,6 +174,34 @@ def _cards(gpus: Sequence[SimGpu], n_sites: int, rng: random.Random) -> list[Sim
     cards = [gpu for gpu, count in zip(gpus, counts, strict=True) for _ in range(count)]
     rng.shuffle(cards)
     return cards
+
+
+def _with_holders(sites: Sequence[Site], models: Sequence[SimModel], *, seed: int) -> list[Site]:
+    """The same fleet, with every model loaded on at least HOLDERS_SHARE of the machines, as far as it fits on them.
+
+    A network offers the models that its nodes have. Without this a popular large model would begin on no machine at
+    all, and where chance first loads it would decide the results more than matching does.
+    """
+    rng, held = random.Random(f"holders {seed}"), list(sites)
+    wanted = max(HOLDERS_MIN, math.ceil(HOLDERS_SHARE * len(sites)))
+    for model in sorted(models, key=lambda model: -model.weights_bytes):
+        others = [site for site in held if fits(site.gpu, model) and model.number not in site.warm]
+        missing = wanted - sum(model.number in site.warm for site in held)
+        larger = {other.number for other in models if other.weights_bytes > model.weights_bytes}
+        others = [site for site in others if not larger.intersection(site.warm)] or others
+        for site in rng.sample(others, max(0, min(missing, len(others)))):
+            held[site.number] = replace(site, warm=_beside(model, site, models))
+    return held
+
+
+def _beside(model: SimModel, site: Site, models: Sequence[SimModel]) -> tuple[int, ...]:
+    """The machine's warm set with one more model first; those that no longer fit are dropped."""
+    left, warm = _room_bytes(site.gpu) - model.weights_bytes, [model.number]
+    for number in site.warm:
+        if len(warm) < WARM_MODELS_MAX and models[number].weights_bytes <= left:
+            left -= models[number].weights_bytes
+            warm.append(number)
+    return tuple(warm)
 
 
 def _with_servers(sites: Sequence[Site], *, seed: int) -> Iterator[Site]:
@@ -231,12 +262,17 @@ def _make_site(
 
 def fits(gpu: SimGpu, model: SimModel) -> bool:
     """Whether the card has memory for the model and for contexts."""
-    return model.weights_bytes <= (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
+    return model.weights_bytes <= _room_bytes(gpu)
+
+
+def _room_bytes(gpu: SimGpu) -> float:
+    """For weights, beside contexts."""
+    return (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
 
 
 def _warm_set(gpu: SimGpu, models: Sequence[SimModel], rng: random.Random) -> tuple[int, ...]:
     """Up to WARM_MODELS_MAX models that fit together with contexts, drawn by popularity."""
-    left = (USABLE_VRAM_SHARE * gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB) * GB
+    left = _room_bytes(gpu)
     warm: list[int] = []
     while len(warm) < WARM_MODELS_MAX:
         fitting = [m for m in models if m.weights_bytes <= left and m.number not in warm]

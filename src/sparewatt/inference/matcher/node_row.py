@@ -25,7 +25,7 @@ STEP_PER_JOB_SHARE = 0.05
 """What a further job adds to a decode step, as a share of the step, on servers that were not measured under load."""
 PREFILL_PACE, DECODE_PACE = 0.9, 0.1
 """Of a server that was not measured with a prompt beside answers: it gives the prompt nearly all, as they all do."""
-SHARE_AHEAD = 0.7
+SHARE_AHEAD = 0.5
 """Of the share of the last seconds that went into prompts, what is expected of the next: bursts end."""
 OVERDUE_SHARE = 0.125
 """Prompts that take longer than expected are expected to need this share of their time still."""
