@@ -143,11 +143,17 @@ def test_one_more_job_adds_a_little_to_every_step() -> None:
 
 
 def test_the_first_job_of_a_model_makes_the_steps_of_others_read_its_weights() -> None:
-    assert added_s(foreign=2) == pytest.approx(PER_JOB_S + 8 * GIB / BANDWIDTH)
-    assert added_s(foreign=2, foreign_models=("another",)) == added_s(foreign=2)
+    with_weights_s = pytest.approx(PER_JOB_S + 8 * GIB / BANDWIDTH)
+    assert added_s(foreign=2, foreign_models=("another",)) == with_weights_s
+    assert added_s(foreign=2, foreign_active_bytes=GIB) == with_weights_s
     row = row_with()
     row.own_jobs, row.own_active = 1, {ModelId("another"): 1}
-    assert value(row, ColumnField.STEP_ADDED_S) == added_s(foreign=2)
+    assert value(row, ColumnField.STEP_ADDED_S) == with_weights_s
+
+
+def test_jobs_of_which_nobody_knows_the_model_are_taken_for_jobs_of_the_same() -> None:
+    """The owner's own requests: a server tells how many there are, not for what."""
+    assert added_s(foreign=2) == PER_JOB_S
 
 
 def test_what_jobs_taught_about_writing_counts_for_steps_and_for_each_token_of_context() -> None:
