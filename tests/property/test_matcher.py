@@ -395,6 +395,13 @@ def test_every_decision_can_be_explained(job: MatchJob, nodes: tuple[NodeRow, ..
         assert error.message
 
 
+def with_the_way(preference: Preference) -> Preference:
+    """A second on the way counts at least as much as one in a queue: else waiting for it on the way would pay."""
+    weights = dict(preference.weights)
+    weights["network"] = max(weights.get("network", 1.0), weights.get("queue", 1.0))
+    return dataclasses.replace(preference, weights=tuple(weights.items()))
+
+
 @given(nodes=rivals, job=few_jobs, ranking=by_seconds, preference=preferences, factor=st.floats(1, 100))
 def test_whatever_a_request_prefers_being_worse_never_helps(
     nodes: tuple[NodeRow, ...], job: MatchJob, ranking: Ranking, preference: Preference, factor: float
@@ -409,8 +416,8 @@ def test_whatever_a_request_prefers_being_worse_never_helps(
         changed(nodes[0], jobs_failed=math.ceil(nodes[0].jobs_failed * factor)),
     ):
         never_helps(nodes, worse, asked, ranking)
-    if "queue" not in dict(preference.weights):  # a second on the way may count less than one in a queue
-        never_helps(nodes, changed(nodes[0], rtt_s=nodes[0].rtt_s * factor), asked, ranking)
+    farther = changed(nodes[0], rtt_s=nodes[0].rtt_s * factor)
+    never_helps(nodes, farther, msgspec.structs.replace(job, preference=with_the_way(preference)), ranking)
     for candidate in decide(asked, nodes, ranking).ranked:
         assert all(math.isfinite(figure) and figure >= 0 for figure in (candidate.cost, *candidate.parts))
 

@@ -249,7 +249,8 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     read_slower = figures.read_slower if jobs else 1.0
     unread_s = row.own_unread_s * read_slower
     beyond = jobs - slots + 1
-    is_active = not jobs or position.model in row.own_active or position.model in load.foreign_models
+    others_read = row.own_active or load.foreign_models or load.foreign_active_bytes
+    is_active = not others_read or position.model in row.own_active or position.model in load.foreign_models
     return (
         heard_s if is_open else -math.inf,
         row.own_read_from_s + unread_s,

@@ -115,7 +115,7 @@ def test_waiting_for_memory_is_bounded() -> None:
 
 
 def slowing(jobs: float, *, prefill_s: float = 0.5, **changes: float) -> float:
-    found = numbers(JOBS=jobs, STEP_PER_JOB_S=0.001, KV_TOKEN_S=100_000 / 1e12, **changes)
+    found = numbers(JOBS=jobs, STEP_ADDED_S=0.001, KV_TOKEN_S=100_000 / 1e12, **changes)
     return float(formula.slowdown(JOB, found, prefill_s))
 
 
@@ -212,7 +212,7 @@ def test_every_part_has_its_term_and_its_place() -> None:
         "memory": {"KV_BYTES_PER_TOKEN": 1e3, "STEP_S": 1.0},
         "prefill": {"PREFILL_FIXED_S": 1.0},
         "decode": {"STEP_S": 1.0},
-        "others": {"JOBS": 1.0, "STEP_PER_JOB_S": 1.0},
+        "others": {"JOBS": 1.0, "STEP_ADDED_S": 1.0},
         "price": {"PROMPT_USD": 1.0},
         "flakiness": {"FAILURE_ODDS": 1.0},
         "suspect": {"SUSPECT_UNTIL_S": 1.0},

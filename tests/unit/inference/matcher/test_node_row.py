@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from sparewatt.core.ids import ModelId
 from sparewatt.inference.matcher.columns import LOAD, ColumnField
 from sparewatt.inference.matcher.node_row import (
     DECODE_PACE,
     FASTER_MAX,
     OVERDUE_SHARE,
     PREFILL_PACE,
+    SHARE_AHEAD,
     STEP_PER_JOB_SHARE,
     UNKNOWN_LARGE,
     ModelFigures,
@@ -111,8 +113,8 @@ def test_jobs_beyond_the_slots_wait_for_answers_of_the_usual_length(jobs: int, b
         ({"foreign_active_bytes": 8 * 10**9}, STEP_S + 0.008),
         ({"foreign_kv_bytes": 8 * 10**9, "kv_capacity_bytes": 10**9}, STEP_S + 0.001),
         ({"foreign_models": (MODEL,)}, STEP_S),
-        ({"prefill_share": 1.0}, STEP_S / 0.2),
-        ({"prefill_share": 0.5}, STEP_S / 0.6),
+        ({"prefill_share": 1.0}, STEP_S / (1 - SHARE_AHEAD * 0.8)),
+        ({"prefill_share": 0.5}, STEP_S / (1 - SHARE_AHEAD * 0.4)),
     ],
     ids=[
         "alone",
@@ -127,6 +129,31 @@ def test_jobs_beyond_the_slots_wait_for_answers_of_the_usual_length(jobs: int, b
 )
 def test_a_step_is_the_measured_one_and_what_those_there_add_to_it(load: dict[str, Any], step_s: float) -> None:
     assert value(row_with(**load), ColumnField.STEP_S) == pytest.approx(step_s)
+
+
+def added_s(**load: Any) -> float:
+    return value(row_with(**load), ColumnField.STEP_ADDED_S)
+
+
+def test_one_more_job_adds_a_little_to_every_step() -> None:
+    assert added_s() == added_s(foreign=2, foreign_models=(MODEL,)) == PER_JOB_S
+    row = row_with(foreign=2)
+    row.own_jobs, row.own_active = 1, {MODEL: 1}
+    assert value(row, ColumnField.STEP_ADDED_S) == PER_JOB_S
+
+
+def test_the_first_job_of_a_model_makes_the_steps_of_others_read_its_weights() -> None:
+    with_weights_s = pytest.approx(PER_JOB_S + 8 * GIB / BANDWIDTH)
+    assert added_s(foreign=2, foreign_models=("another",)) == with_weights_s
+    assert added_s(foreign=2, foreign_active_bytes=GIB) == with_weights_s
+    row = row_with()
+    row.own_jobs, row.own_active = 1, {ModelId("another"): 1}
+    assert value(row, ColumnField.STEP_ADDED_S) == with_weights_s
+
+
+def test_jobs_of_which_nobody_knows_the_model_are_taken_for_jobs_of_the_same() -> None:
+    """The owner's own requests: a server tells how many there are, not for what."""
+    assert added_s(foreign=2) == PER_JOB_S
 
 
 def test_what_jobs_taught_about_writing_counts_for_steps_and_for_each_token_of_context() -> None:

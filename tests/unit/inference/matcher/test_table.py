@@ -9,7 +9,14 @@ from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX
 from sparewatt.inference.matcher import table as table_module
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.node_row import DECODE_PACE, PREFILL_PACE, STEP_PER_JOB_SHARE, UNKNOWN_LARGE, NodeRow
+from sparewatt.inference.matcher.node_row import (
+    DECODE_PACE,
+    PREFILL_PACE,
+    SHARE_AHEAD,
+    STEP_PER_JOB_SHARE,
+    UNKNOWN_LARGE,
+    NodeRow,
+)
 from sparewatt.inference.matcher.table import (
     OUTPUT_TOKENS_DEFAULT,
     OUTPUT_TOKENS_LEARNED_MAX,
@@ -324,7 +331,7 @@ def test_a_report_of_load_reaches_every_column_that_comes_from_it() -> None:
         prefill_share=0.5,
     )
     table.set_load(ONE, load, now_s=NOW_S + 1)
-    seen, stalled = columns_of(table), 1 - 0.5 * (1 - DECODE_PACE)
+    seen, stalled = columns_of(table), 1 - SHARE_AHEAD * 0.5 * (1 - DECODE_PACE)
     assert {field: seen[field] for field in list(ColumnField)[: ColumnField.DRAINING + 1]} == {
         ColumnField.HEARD_IF_OPEN_S: -math.inf,
         ColumnField.OWN_READ_END_S: 0.0,
@@ -334,6 +341,7 @@ def test_a_report_of_load_reaches_every_column_that_comes_from_it() -> None:
         ColumnField.READ_SLOWER: 1 / PREFILL_PACE,
         ColumnField.STEP_S: pytest.approx((idle_step_s(2) + 15 / BANDWIDTH) / stalled),
         ColumnField.STEP_TOKEN_S: pytest.approx(100_000 / BANDWIDTH / stalled),
+        ColumnField.STEP_ADDED_S: pytest.approx(STEP_PER_JOB_SHARE * idle_step_s(0) + 8 * GIB / BANDWIDTH),
         ColumnField.JOBS: 2,
         ColumnField.KV_FREE_BYTES: 9 - 7,
         ColumnField.JOBS_MAX: 36,

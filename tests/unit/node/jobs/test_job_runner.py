@@ -14,6 +14,7 @@ from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.node.backends.backend import Backend
 from sparewatt.node.facts.server_facts import KV_BYTES_DEFAULT
 from sparewatt.node.jobs import job_runner
+from sparewatt.node.jobs.ttft_estimator import PREFILL_SHARE_DECAY_S
 from sparewatt.protocol.link.frames import JobReplyHead, Opcode, decode_message, encode_frame
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from sparewatt.testing import EngineSettings, expected_text, render_chat
@@ -276,11 +277,11 @@ async def test_the_prefill_share_is_measured(tmp_path: Path) -> None:
     async with refreshed_rig(tmp_path, clock=clock) as rig:
         await rig.fault("stall_after_tokens", after_tokens=0)
         rig.send(1)
-        clock.advance(15)
+        clock.advance(PREFILL_SHARE_DECAY_S)
         assert rig.jobs.load().prefill_share == pytest.approx(0.63, abs=0.01)
         rig.link.receive(encode_frame(Opcode.CANCEL, 1))
         await until(lambda: rig.jobs.count() == 0)
-        clock.advance(60)
+        clock.advance(4 * PREFILL_SHARE_DECAY_S)
         assert rig.jobs.load().prefill_share == pytest.approx(0.01, abs=0.01)
 
 

@@ -7,6 +7,7 @@ from sparewatt.node.jobs.ttft_estimator import (
     DECODE_PACE_DEFAULT,
     FASTER_MAX,
     PREFILL_PACE_DEFAULT,
+    PREFILL_SHARE_DECAY_S,
     BackendCapacity,
     DecodeTimes,
     Paces,
@@ -212,7 +213,7 @@ def test_the_prefill_share_rises_during_prefill_and_decays_after() -> None:
     share.note(is_prefilling=True, now_s=100.0)
     assert share.value == 1.0
     share.note(is_prefilling=False, now_s=100.0)
-    share.note(is_prefilling=False, now_s=115.0)
+    share.note(is_prefilling=False, now_s=100.0 + PREFILL_SHARE_DECAY_S)
     assert share.value == 0.37
     share.note(is_prefilling=False, now_s=90.0)  # a clock that stumbles changes nothing
     assert share.value == 0.37
