@@ -9,9 +9,13 @@ from sparewatt.sim.results.summary import measure
 from sparewatt.sim.scenario import (
     CONTEXT_GB,
     GB,
+    HOLDERS_MIN,
+    RESERVED_VRAM_GB,
     SERVER_SHARES_DATACENTRE,
     SERVER_SHARES_HOME,
     SLOTS,
+    USABLE_VRAM_SHARE,
+    WARM_MODELS_MAX,
     SimModel,
     make_scenario,
     nominal_decode_tps,
@@ -97,3 +101,17 @@ def test_latency_includes_the_users_round_trip() -> None:
     measured = measure([job])
     assert measured.ttft_s[0] == pytest.approx(1.0 + job.user_rtt_s)
     assert measured.e2e_s[0] == pytest.approx(2.0 + job.user_rtt_s)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("nodes", [100, 500])
+def test_every_model_begins_on_some_machines_that_have_room_for_it(nodes: int, seed: int) -> None:
+    scenario = make_scenario(nodes, seed=seed)
+    for model in scenario.models:
+        fitting = [site for site in scenario.sites if site.fits(model)]
+        holding = [site for site in fitting if model.number in site.warm]
+        assert len(holding) >= min(len(fitting), HOLDERS_MIN) - 1
+    for site in scenario.sites:
+        room = USABLE_VRAM_SHARE * site.gpu.vram_gb - RESERVED_VRAM_GB - CONTEXT_GB
+        assert len(site.warm) <= WARM_MODELS_MAX
+        assert sum(scenario.models[number].weights_bytes for number in site.warm) <= room * GB
