@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
@@ -34,15 +34,28 @@ class EventDataSplitter:
 
 
 async def throttled(chunks: AsyncIterator[bytes], *, limit_tps: float | None, clock: Clock) -> AsyncIterator[bytes]:
-    """Pass chunks on at most at the owner's speed limit, in events (tokens) per second.
+    """Pass events (tokens) on at most at the owner's speed limit, each at its time, also if several came together.
 
     Waits are scheduled from the first byte, so that they do not drift.
     """
     began_s: float | None = None
     lines = 0
     async for chunk in chunks:
-        if limit_tps is not None:
-            began_s = clock.now_s() if began_s is None else began_s
-            lines += chunk.count(b"\n")  # two for each event, wherever the network cuts
+        if limit_tps is None:
+            yield chunk
+            continue
+        began_s = clock.now_s() if began_s is None else began_s
+        for event in _events(chunk):
+            lines += event.count(b"\n")  # two for each event, wherever the network cuts
             await sleep_until(clock, began_s + lines / 2 / limit_tps)
-        yield chunk
+            yield event
+
+
+def _events(chunk: bytes) -> Iterator[bytes]:
+    """The chunk, cut after each empty line."""
+    start = 0
+    while start < len(chunk):
+        found = chunk.find(b"\n\n", start)
+        end = len(chunk) if found < 0 else found + 2
+        yield chunk[start:end]
+        start = end

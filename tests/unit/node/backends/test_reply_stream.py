@@ -53,6 +53,20 @@ async def test_events_pass_no_faster_than_the_limit() -> None:
     await pacing.task
 
 
+async def test_events_that_come_together_pass_one_by_one() -> None:
+    pacing = Pacing(stream([b"".join(EVENTS[:3]), EVENTS[3][:5], EVENTS[3][5:]]), limit_tps=2.0, clock=ManualClock())
+    assert await pacing.after(0.5) == EVENTS[0]
+    assert await pacing.after(0.5) == b"".join(EVENTS[:2])
+    await pacing.after(0.5)
+    assert await pacing.after(0.5) == b"".join(EVENTS[:4])
+    await pacing.task
+
+
+async def test_a_body_in_one_piece_stays_one() -> None:
+    body = b'{\n  "choices": [],\n  "usage": {}\n}\n'
+    assert [chunk async for chunk in throttled(stream([body]), limit_tps=100.0, clock=InstantClock())] == [body]
+
+
 async def test_the_schedule_does_not_drift_when_the_source_is_late() -> None:
     clock, late = ManualClock(), asyncio.Event()
 
@@ -73,7 +87,7 @@ async def test_where_the_network_cuts_makes_no_difference(n_bytes: int) -> None:
     clock = InstantClock()
     chunks = [whole[at : at + n_bytes] for at in range(0, len(whole), n_bytes)]
     passed = [chunk async for chunk in throttled(stream(chunks), limit_tps=2.0, clock=clock)]
-    assert passed == chunks
+    assert b"".join(passed) == whole
     assert clock.now_s() == pytest.approx(len(EVENTS) / 2.0)
 
 

@@ -118,6 +118,12 @@ async def test_the_owners_speed_limit_shows_in_the_figures() -> None:
     assert job.step_s == pytest.approx(0.1)
 
 
+async def test_under_a_speed_limit_tokens_are_timed_one_by_one_though_the_server_is_far_ahead() -> None:
+    backend = ScriptedBackend([b"".join([text("a"), text("b"), text("c"), usage(10, 3)])])
+    job = await JobTimer(backend, InstantClock(), limit_tps=10.0).run(MODEL, "hi", 3)
+    assert [at_s - job.began_s for at_s in job.events_s] == pytest.approx([0.1, 0.2, 0.3])
+
+
 async def test_embeddings_without_a_count_are_no_sample() -> None:
     with pytest.raises(BadBackendReply, match="count"):
         await JobTimer(ScriptedBackend([b'{"data":[]}']), ManualClock()).embed(MODEL, "hi")
