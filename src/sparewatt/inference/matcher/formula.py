@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sparewatt.core.errors import InvalidField
 from sparewatt.inference.matcher.columns import ColumnField
 
-OTHERS_WEIGHT = 3.0
+OTHERS_WEIGHT = 1.5
 """A second that others wait counts for more than the user's own: jobs that are still to come will wait, too."""
 OVERLAP = 0.5
 """Of the steps of an answer, the share that the jobs already there take part in."""
