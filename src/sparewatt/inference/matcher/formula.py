@@ -30,6 +30,8 @@ from sparewatt.inference.matcher.columns import ColumnField
 
 OTHERS_WEIGHT = 1.5
 """A second that others wait counts for more than the user's own: jobs that are still to come will wait, too."""
+STALL_WEIGHT = 2.0
+"""While a prompt is read all answers stop, and the prompts of jobs still to come wait: those come in bursts."""
 OVERLAP = 0.5
 """Of the steps of an answer, the share that the jobs already there take part in."""
 KV_WAIT_S_MAX = 20.0
@@ -90,7 +92,7 @@ def memory_wait(q: Any, decode_s: Any, kv_token: Any, free_bytes: Any) -> Any:
 def slowdown(q: Any, x: Any, prefill_s: Any) -> Any:
     """What the jobs already there lose: they stall while the prompt is read, and their steps grow by one job."""
     grows = x[ColumnField.STEP_ADDED_S] + q.prompt_tokens * x[ColumnField.KV_TOKEN_S]
-    lost = prefill_s * x[ColumnField.STALL_SHARE] + q.output_tokens * grows * OVERLAP
+    lost = STALL_WEIGHT * prefill_s * x[ColumnField.STALL_SHARE] + q.output_tokens * grows * OVERLAP
     return OTHERS_WEIGHT * x[ColumnField.JOBS] * lost
 
 

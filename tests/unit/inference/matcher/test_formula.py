@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.formula import OTHERS_WEIGHT, OVERLAP, PARTS
+from sparewatt.inference.matcher.formula import OTHERS_WEIGHT, STALL_WEIGHT, OVERLAP, PARTS
 from sparewatt.inference.matcher.scan import MatchQuery
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -128,7 +128,7 @@ def test_an_idle_node_slows_nobody_and_each_job_there_counts() -> None:
 
 def test_answers_lose_what_they_stall_while_the_prompt_is_read() -> None:
     stalled_s = slowing(1.0, prefill_s=0.5, STALL_SHARE=0.9) - slowing(1.0, prefill_s=0.0, STALL_SHARE=0.9)
-    assert stalled_s == pytest.approx(OTHERS_WEIGHT * 0.5 * 0.9)
+    assert stalled_s == pytest.approx(OTHERS_WEIGHT * STALL_WEIGHT * 0.5 * 0.9)
 
 
 def test_a_node_asks_by_the_token() -> None:
