@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher.columns import ColumnField
-from sparewatt.inference.matcher.formula import OTHERS_WEIGHT, STALL_WEIGHT, OVERLAP, PARTS
+from sparewatt.inference.matcher.formula import OTHERS_WEIGHT, OVERLAP, PARTS, STALL_WEIGHT
 from sparewatt.inference.matcher.scan import MatchQuery
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
