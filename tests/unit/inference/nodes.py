@@ -169,7 +169,8 @@ def table_of(*rows: NodeRow) -> NodeTable:
             position = copy.positions.get(model)
             if position is not None:
                 position.reading, position.writing = taught.reading, taught.writing
-                position.output_tokens = taught.output_tokens
+                position.output_tokens, position.timed_jobs = taught.output_tokens, taught.timed_jobs
+                position.reading_least, position.writing_least = taught.reading_least, taught.writing_least
     return table
 
 

@@ -105,6 +105,7 @@ _pack_specs, _pack_dynamic = (struct.Struct(f"{group.stop - group.start}d").pack
 _N_FIELDS = len(ColumnField)
 _ROW_BYTES, _SPECS_AT = 8 * _N_FIELDS, 8 * SPECS.start
 _HEARD_IF_OPEN, _HEARD = int(ColumnField.HEARD_IF_OPEN_S), int(ColumnField.LAST_HEARD_S)
+_FOREIGN_READ_END = int(ColumnField.FOREIGN_READ_END_S)
 
 
 class NodeColumns:
@@ -250,11 +251,11 @@ class NodeColumns:
             self._stale.add(position)
 
     def write_heartbeat(self, position: int, now_s: float) -> None:
-        """The node reported, and nothing changed but the time."""
+        """The node reported, and nothing changed but the time: nobody's prompts wait there."""
         at, numbers = position * _N_FIELDS, self._doubles
         if numbers[at + _HEARD_IF_OPEN] != -math.inf:
             numbers[at + _HEARD_IF_OPEN] = now_s
-        numbers[at + _HEARD] = now_s
+        numbers[at + _HEARD] = numbers[at + _FOREIGN_READ_END] = now_s
         if self._transposed is not None:
             self._stale.add(position)
 
