@@ -17,6 +17,7 @@ from sparewatt.edge.tls import CHECK_S, Certificate
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
+from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
@@ -58,6 +59,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("accounts_sync", 1.0, partial(_sync_accounts, services)),
         Chore("keys_used", 60.0, services.key_service.note_used),
         Chore("aliases", RELOAD_S, services.aliases.reload),
+        Chore("timings", TIMINGS_S, services.timings.exchange),
         Chore("nodes_save", 2.0, partial(save_nodes, services)),
         Chore("health_check", 0.5, partial(_check_health, services)),
         Chore("matches_store", 1.0, services.explanations.store),
@@ -158,6 +160,7 @@ async def _tidy(services: Services) -> None:
     await database.forget_old_tokens()
     await database.power.forget_old()
     await database.node_results.forget_old()
+    await database.node_timings.forget_old()
     await database.accounts.forget_old()
     if months:
         since = retention_start(services.clock.unix_s(), months)

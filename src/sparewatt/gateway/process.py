@@ -173,6 +173,7 @@ async def _drain(services: Services) -> None:
     await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await run_once(lambda: save_nodes(services), name="nodes_save")
     await run_once(lambda: save_power(services), name="power_save")
+    await run_once(services.timings.exchange, name="timings")
     await run_once(services.explanations.store, name="matches_store")
     await run_once(services.history.close, name="history")
     if services.accounting is not None:

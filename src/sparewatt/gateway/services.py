@@ -43,6 +43,7 @@ from sparewatt.inference.fleet.alias_service import AliasService
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, countersign
 from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
+from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
@@ -166,6 +167,7 @@ class Services:
             catalog=self.catalog,
             demand=self.demand,
         )
+        self.timings = TimingExchange(table, self.database.node_timings)
         self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe

@@ -23,6 +23,7 @@ from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
+from sparewatt.store.node_timings import NodeTimingStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.power import PowerStore
 from sparewatt.store.responses import ResponseStore
@@ -98,6 +99,7 @@ class Database:
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)
         self.node_results = NodeResultStore(pool)
+        self.node_timings = NodeTimingStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
         self.power = PowerStore(pool)
         self.responses = ResponseStore(pool)

@@ -424,9 +424,10 @@ class JobRun:
     def _learn_speed(self) -> None:
         """How many steps the answer took since its first token, by the gateway's clock."""
         attempt, reservation = self._attempt, self._reservation
-        if attempt is None or reservation is None or not attempt.has_output or attempt.was_throttled:
+        if attempt is None or reservation is None or attempt.was_throttled:
             return
-        self._table.note_answer(reservation, steps=attempt.tokens - 1, now_s=self._clock.now_s())
+        steps = attempt.tokens - 1 if reservation.is_streamed else attempt.tokens
+        self._table.note_answer(reservation, steps=steps, now_s=self._clock.now_s())
 
     def _begin_output(self, content_type: str) -> None:
         """Before the first output of this attempt is forwarded: note it, and start the reply if it is the first."""
