@@ -375,6 +375,7 @@ class Submission(Generic[S]):
 
     def _admission_request(self, job: Job) -> AdmissionRequest:
         return AdmissionRequest(
+            account_id=self._principal.account_id,
             key_id=job.key_id,
             model=self.match.model,
             cost_tokens=cost_tokens(self.match.prompt_tokens, self.match.output_tokens),
