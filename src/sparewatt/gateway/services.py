@@ -14,6 +14,7 @@ from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.custody import Custody, add_missing_chain_keys, check_secret
 from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.login_limits import DeviceTokens, LoginLimiter
 from sparewatt.accounts.mail import Mailer, read_mail_server
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.public_rate_limits import PublicRateLimiters
@@ -92,6 +93,7 @@ class Services:
         self.root_url = own_root_url(settings, port=port)
         self.origins = own_origins(settings, port=port)
         self.handle_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest()
+        self.device_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt device").digest()
         self.request_secret = bytes.fromhex(self.slot.prompt_secret) or rng.randbytes(REQUEST_SECRET_BYTES)
         self.health = HealthRules(
             heartbeat_s=settings.heartbeat_s,
@@ -130,6 +132,8 @@ class Services:
         self.public_limits = PublicRateLimiters(
             signups_per_address_hour=settings.signups_per_address_hour, clock=clock, share=share
         )
+        devices = DeviceTokens(self.device_secret, rng=rng)
+        self.login_limiter = LoginLimiter(devices, clock=clock, share=share)
         self.tokens = JoinTokens(database, rng=rng)
         mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
         self.mailer = Mailer(mail_server) if mail_server is not None else None
