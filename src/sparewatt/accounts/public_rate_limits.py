@@ -1,7 +1,7 @@
 """Rate limits of routes without authentication: sign-up, password reset, and what is published.
 
-How often a password may be tried is decided in `login_limits.py`.
-They count per client network and, where one is given, per e-mail; in memory, so a restart resets them.
+How often a password may be tried is decided in `login_limits.py`. The limits count per client network and, where one is
+given, per e-mail; in memory, so a restart resets them.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from sparewatt.core.ids import AccountId, NodeId, new_id
 from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.idempotency import Idempotency, IdempotencyCache
-from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting
+from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting, read_usd
 from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
@@ -47,9 +47,9 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.metering.service import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
+from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.service import InferenceService
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.store.database import Database
@@ -184,12 +184,18 @@ class Services:
             observer=self.counter,
             prefixes=prefixes,
         )
+        self.price_caps = PriceCaps(
+            table,
+            metering.delivered.of if metering is not None else lambda _: {},
+            ceiling=read_usd(settings.price_cap_usd_per_mtok, "price_cap_usd_per_mtok"),
+            clock=clock,
+        )
         self.inference = InferenceService(
             table=table,
             admission=self.admission,
             dispatcher=self.dispatcher,
             eligibility=Eligibility(table, clock=clock),
-            prices=PriceCaps(table.median_price, clock=clock),
+            prices=self.price_caps,
             metering=metering,
             network_policy=read_network_policy(settings.route),
             default_ranking=settings.policy,
