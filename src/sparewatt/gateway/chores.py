@@ -91,7 +91,11 @@ def _book_chores(services: Services) -> list[Chore]:
         Chore("purses_fill", REFILL_S, accounting.ledger.refill_low_purses),
         Chore("purses", 1.0, accounting.ledger.rebalance_purses),
         Chore("receipts", 1.0, accounting.metering.receipts.settle),
-        Chore("delivered_tokens", EXCHANGE_DELIVERED_S, partial(exchange_delivered, services, accounting.metering.delivered)),
+        Chore(
+            "delivered_tokens",
+            EXCHANGE_DELIVERED_S,
+            partial(exchange_delivered, services, accounting.metering.delivered),
+        ),
     ]
 
 

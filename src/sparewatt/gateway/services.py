@@ -47,9 +47,9 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
-from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.service import InferenceService
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.store.database import Database

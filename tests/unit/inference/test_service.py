@@ -19,13 +19,12 @@ from sparewatt.inference.service import InferenceService
 from sparewatt.ledger.budgets import KeyBudgets
 from sparewatt.ledger.journal import Journal
 from sparewatt.ledger.ledger import Ledger
-from sparewatt.ledger.rules import hold_for
 from sparewatt.policy.model import ANY, MaxPrice
 from sparewatt.policy.parser import read_line
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import make_services
-from tests.unit.inference.nodes import MODEL, NOW_S, a_model, a_table, node_id, some_specs
+from tests.unit.inference.nodes import MODEL, NOW_S, a_model, a_table, some_specs
 from tests.unit.ledger.memory_books import MemoryBooks
 
 NOWHERE = ModelId("nobody-has-it")

@@ -156,7 +156,6 @@ class NodeEndpoints:
             sensors=None if sensors is None else msgspec.convert(sensors, NodeSensors, from_attributes=True),
         )
 
-
     def _price_notice_of(self, row: NodeRow, model: ModelReport) -> str | None:
         return self.price_notice(model) if row.connected else None
 

@@ -7,7 +7,6 @@ each model in use the table counts the steps that the node's figures allow while
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 

@@ -37,7 +37,7 @@ class DeliveredTokens:
         job = closed.job
         for delivery in closed.deliveries:
             owner = delivery.owner
-            if owner != job.account and owner != NOBODY:
+            if owner not in {job.account, NOBODY}:
                 day = dt.datetime.fromtimestamp(closed.closed_unix_s, tz=dt.UTC).date()
                 self._add((job.model, owner, day), delivery.prompt_tokens + delivery.completion_tokens)
 

@@ -122,8 +122,8 @@ class Metering:
         prompt, written = format_usd(price.prompt), format_usd(price.completion)
         smaller = "A smaller max_tokens or a lower max_price" if quote.call.output_limit else "A lower max_price"
         return InsufficientCredits(
-            f"This request may cost up to ${format_usd(nano)}, at up to ${prompt} per million tokens read and ${written} "
-            f"written, and ${left} of your credits is available. {smaller} needs less. "
+            f"This request may cost up to ${format_usd(nano)}, at up to ${prompt} per million tokens read and "
+            f"${written} written, and ${left} of your credits is available. {smaller} needs less. "
             "'sparewatt credits balance' shows what you have and what running requests hold."
         )
 

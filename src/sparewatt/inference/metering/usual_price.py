@@ -1,4 +1,4 @@
-"""The usual price of a model, from what its owners ask: what a request without `max_price` may cost follows from it. Pure.
+"""The usual price of a model, from what its owners ask. What a request without `max_price` may cost follows. Pure.
 
 Prices are strangers' words, so none of them decides alone. Each owner has one vote, at the median of his nodes' prices,
 and its weight is what he delivered in the last days as the books counted it; the usual price is the weighted median. A
