@@ -19,6 +19,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
 from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
+from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
@@ -85,17 +86,14 @@ def _book_chores(services: Services) -> list[Chore]:
     accounting = services.accounting
     if accounting is None:
         return []
+    delivered, deliveries = accounting.metering.delivered, services.database.delivered_tokens
     return [
         Chore("books_post", 0.5, accounting.ledger.flush),
         Chore("books_progress", 0.25, accounting.metering.note_progress),
         Chore("purses_fill", REFILL_S, accounting.ledger.refill_low_purses),
         Chore("purses", 1.0, accounting.ledger.rebalance_purses),
         Chore("receipts", 1.0, accounting.metering.receipts.settle),
-        Chore(
-            "delivered_tokens",
-            EXCHANGE_DELIVERED_S,
-            partial(exchange_delivered, services, accounting.metering.delivered),
-        ),
+        Chore("delivered_tokens", EXCHANGE_DELIVERED_S, partial(exchange_delivered, delivered, deliveries)),
     ]
 
 
@@ -122,9 +120,9 @@ async def save_nodes(services: Services) -> None:
             await services.database.save_nodes(nodes)
 
 
-async def exchange_delivered(services: Services, delivered: DeliveredTokens) -> None:
+async def exchange_delivered(delivered: DeliveredTokens, store: DeliveredTokenStore) -> None:
     """Store what owners delivered by jobs of this process, and read what all processes counted."""
-    store, taken = services.database.delivered_tokens, delivered.take()
+    taken = delivered.take()
     with on_failure(delivered.give_back, taken):
         if taken:
             await store.add(taken)

@@ -24,7 +24,7 @@ from sparewatt.policy.parser import read_line
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import make_services
-from tests.unit.inference.nodes import MODEL, NOW_S, a_model, a_table, some_specs
+from tests.unit.inference.nodes import MODEL, NOW_S, a_model, a_table, node_id, some_specs
 from tests.unit.ledger.memory_books import MemoryBooks
 
 NOWHERE = ModelId("nobody-has-it")
@@ -75,6 +75,23 @@ def test_a_price_that_is_named_counts_and_the_rest_is_usual(
     gate = service.gate(policy, MODEL, price=price, payer=None, needs=NOTHING_REQUIRED)
     assert gate is not None
     assert gate.default_cap == usual
+
+
+def test_a_request_that_came_before_the_first_measurement_is_not_refused_after_it(service: InferenceService) -> None:
+    """Its cap is decided when it comes, and the price is known only once the node was measured."""
+    newest = ModelId("newest")
+    unmeasured = a_model(id=newest, prompt_price_nano=0, completion_price_nano=0, measured=None)
+    service.table.connect(node_id(9), some_specs(unmeasured), now_s=NOW_S)
+    price = service.price_cap(ANY, newest)
+    assert price is not None
+    gate = service.gate(ANY, newest, price=price, payer=None, needs=NOTHING_REQUIRED)
+    assert gate is not None
+    measured = a_model(id=newest, prompt_price_nano=240_000_000, completion_price_nano=720_000_000)
+    service.table.set_specs(node_id(9), some_specs(measured))
+    assert gate.admits(node_id(9))
+    absurd = a_model(id=newest, prompt_price_nano=10**15, completion_price_nano=10**15)
+    service.table.set_specs(node_id(9), some_specs(absurd))
+    assert not gate.admits(node_id(9))
 
 
 def test_without_books_there_is_no_price_and_nobody_is_too_dear() -> None:
