@@ -19,7 +19,8 @@ from sparewatt.ledger.model import TokenPrice
 from sparewatt.protocol.link.node_report import ModelReport
 
 PRICE_FRESH_S = 1.0
-"""A median over many nodes takes longer than a match; prices change seldom."""
+NODES_PER_FRESH_S = 1_000
+"""Prices change seldom, and reading those of a thousand nodes takes a millisecond: for more, a cap is kept longer."""
 MODELS_CACHED_MAX = 10_000
 NO_PRICE = TokenPrice(Nano(0), Nano(0))
 
@@ -30,7 +31,7 @@ class UsualPrices(NamedTuple):
     prompt: int | None
     completion: int | None
     cap: TokenPrice
-    read_at_s: float
+    fresh_until_s: float
 
 
 class PriceCaps:
@@ -56,7 +57,7 @@ class PriceCaps:
 
     def usual(self, model: ModelId) -> UsualPrices:
         now_s, cached = self._clock.now_s(), self._cached.get(model)
-        if cached is not None and now_s - cached.read_at_s < PRICE_FRESH_S:
+        if cached is not None and now_s < cached.fresh_until_s:
             return cached
         if len(self._cached) >= MODELS_CACHED_MAX:
             self._cached.clear()
@@ -68,7 +69,8 @@ class PriceCaps:
         prompt = usual_price(prompts, delivered, self._prompt)
         completion = usual_price(completions, delivered, self._completion)
         cap = TokenPrice(Nano(self._prompt.cap(prompt)), Nano(self._completion.cap(completion)))
-        return UsualPrices(prompt, completion, cap, now_s)
+        fresh_s = PRICE_FRESH_S * max(1.0, sum(map(len, prompts.values())) / NODES_PER_FRESH_S)
+        return UsualPrices(prompt, completion, cap, now_s + fresh_s)
 
     def _asks(self, model: ModelId) -> tuple[Asks, Asks]:
         prompts: dict[AccountId, list[int]] = {}

@@ -8,7 +8,7 @@ from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.usual_price import CAP_FLOOR
-from sparewatt.inference.price_caps import MODELS_CACHED_MAX, NO_PRICE, PRICE_FRESH_S, PriceCaps
+from sparewatt.inference.price_caps import MODELS_CACHED_MAX, NO_PRICE, NODES_PER_FRESH_S, PRICE_FRESH_S, PriceCaps
 from sparewatt.ledger.model import TokenPrice
 from sparewatt.ledger.rules import hold_for
 from sparewatt.testing.clocks import ManualClock
@@ -141,6 +141,17 @@ def test_a_cap_is_read_again_after_a_second() -> None:
     assert market.cap_usd() == 8.0
     market.join(1, 3.0)
     assert market.caps.of(MODEL).completion == 8 * NANO_PER_USD
+    assert market.cap_usd() == 12.0
+
+
+def test_a_cap_over_very_many_nodes_is_read_less_often() -> None:
+    market = Market()
+    for number in range(1, 2 * NODES_PER_FRESH_S + 1):
+        market.join(number, 2.0)
+    assert market.cap_usd() == 8.0
+    for number in range(1, 2 * NODES_PER_FRESH_S + 1):
+        market.join(number, 3.0)
+    assert market.cap_usd() == 8.0
     assert market.cap_usd() == 12.0
 
 

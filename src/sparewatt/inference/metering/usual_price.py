@@ -24,7 +24,7 @@ $0.10 an hour asks so much if it writes 28 tokens a second and reads 140."""
 VOTE_TOKENS_MAX = 100_000
 """Tokens that make a whole vote: who sells more, to strangers or to himself, has no more to say."""
 VOTE_SHARE_MIN = 0.01
-"""Who delivered less than this part of all has no vote: a few tokens are not enough to split the others' votes."""
+"""Who delivered less than this part of the largest vote has none: a few tokens do not outweigh all that others sold."""
 
 
 class PriceVote(NamedTuple):
@@ -76,10 +76,10 @@ def _median(votes: Sequence[PriceVote]) -> int | None:
     """
     if not votes:
         return None
-    total = sum(vote.tokens for vote in votes)
-    if not total:
+    largest = max(vote.tokens for vote in votes)
+    if not largest:
         return votes[len(votes) // 2].price
-    voting = [vote for vote in votes if vote.tokens >= VOTE_SHARE_MIN * total]
+    voting = [vote for vote in votes if vote.tokens >= VOTE_SHARE_MIN * largest]
     weights = bounded_weights([vote.tokens for vote in voting])
     below, half = 0, sum(weights)
     for at, vote in enumerate(voting):

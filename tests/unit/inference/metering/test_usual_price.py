@@ -91,6 +91,11 @@ def test_a_few_tokens_each_do_not_outvote_one_who_delivers_nearly_all() -> None:
     assert usual(asks, {"honest": 10**6} | {f"liar{n}": 1 for n in range(20)}) == 0.5
 
 
+def test_of_very_many_owners_all_vote() -> None:
+    asks = {f"owner{n}": [1.0 + n / 1000] for n in range(501)}
+    assert usual(asks, {f"owner{n}": 7 for n in range(501)}) == 1.25
+
+
 def test_a_price_beyond_the_band_has_no_vote() -> None:
     asks = {"a": [1.0], "b": [2.0], "c": [19.0], "d": [19.0]}
     delivered = dict.fromkeys("abcd", 50_000)
@@ -118,13 +123,13 @@ def test_more_than_a_whole_vote_buys_nothing() -> None:
 
 @given(
     st.integers(0, BOUNDS.ceiling // BAND_TIMES),
-    st.lists(st.tuples(st.floats(1, BAND_TIMES), st.integers(10_000, 10**9)), min_size=2, max_size=7),
+    st.lists(st.tuples(st.floats(1, BAND_TIMES), st.integers(1_000, 10**9)), min_size=2, max_size=7),
     st.integers(0, 10**15),
 )
 def test_one_owner_who_sells_without_end_stays_within_what_the_others_ask(
     cheapest: int, others: list[tuple[float, int]], lie: int
 ) -> None:
-    """With two others in one band who deliver a tenth of a vote each: nobody moves the price beyond theirs."""
+    """With two others in one band who deliver a hundredth of a vote each: nobody moves the price beyond theirs."""
     honest = [(int(cheapest * times), tokens) for times, tokens in others]
     asks = {AccountId(f"honest{n}"): [price] for n, (price, _) in enumerate(honest)}
     delivered = {AccountId(f"honest{n}"): tokens for n, (_, tokens) in enumerate(honest)}
