@@ -18,6 +18,9 @@ from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
 from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
+from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
+from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
+from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
@@ -85,12 +88,14 @@ def _book_chores(services: Services) -> list[Chore]:
     accounting = services.accounting
     if accounting is None:
         return []
+    delivered, deliveries = accounting.metering.delivered, services.database.delivered_tokens
     return [
         Chore("books_post", 0.5, accounting.ledger.flush),
         Chore("books_progress", 0.25, accounting.metering.note_progress),
         Chore("purses_fill", REFILL_S, accounting.ledger.refill_low_purses),
         Chore("purses", 1.0, accounting.ledger.rebalance_purses),
         Chore("receipts", 1.0, accounting.metering.receipts.settle),
+        Chore("delivered_tokens", EXCHANGE_DELIVERED_S, partial(exchange_delivered, delivered, deliveries)),
     ]
 
 
@@ -115,6 +120,15 @@ async def save_nodes(services: Services) -> None:
     with on_failure(links.changed.update, changed):
         if nodes:
             await services.database.save_nodes(nodes)
+
+
+async def exchange_delivered(delivered: DeliveredTokens, store: DeliveredTokenStore) -> None:
+    """Store what owners delivered by jobs of this process, and read what all processes counted."""
+    taken = delivered.take()
+    with on_failure(delivered.give_back, taken):
+        if taken:
+            await store.add(taken)
+    delivered.load(await store.sums())
 
 
 async def save_power(services: Services) -> None:
@@ -161,6 +175,7 @@ async def _tidy(services: Services) -> None:
     await database.power.forget_old()
     await database.node_results.forget_old()
     await database.node_timings.forget_old()
+    await database.delivered_tokens.forget_old()
     await database.accounts.forget_old()
     if months:
         since = retention_start(services.clock.unix_s(), months)

@@ -19,6 +19,7 @@ from sparewatt.store.accounts import AccountStore, Role
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.chain_requests import ChainRequestStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
+from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.model_aliases import ModelAliasStore
@@ -100,6 +101,7 @@ class Database:
         self.model_aliases = ModelAliasStore(pool)
         self.node_results = NodeResultStore(pool)
         self.node_timings = NodeTimingStore(pool)
+        self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
         self.power = PowerStore(pool)
         self.responses = ResponseStore(pool)

@@ -849,6 +849,7 @@ export interface ModelPrice {
   completion_usd_per_mtok: string;
   prompt_derivation: string;
   completion_derivation: string;
+  notice: string | null;
 }
 
 /** The lowest price of all nodes, in dollars per token, as decimal strings. */

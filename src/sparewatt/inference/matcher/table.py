@@ -7,7 +7,6 @@ each model in use the table counts the steps that the node's figures allow while
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from statistics import median
 from typing import TYPE_CHECKING
@@ -488,13 +487,8 @@ class NodeTable:
 
     # prices
 
-    def median_price(self, model: ModelId) -> tuple[int, int]:
-        """Nano-USD per million tokens of prompt and of completion, over the nodes that are connected and measured."""
-        prompt, completion = (float(np.median(prices)) if prices.size else 0.0 for prices in self._prices(model))
-        return math.ceil(prompt * _NANO_PRICE), math.ceil(completion * _NANO_PRICE)
-
     def dearest_price(self, model: ModelId) -> tuple[int, int]:
-        """The highest that any of them asks for, in each direction."""
+        """Nano-USD per million tokens of prompt and of completion: the highest that a connected, measured node asks."""
         prompt, completion = (float(np.max(prices, initial=0.0)) for prices in self._prices(model))
         return round(prompt * _NANO_PRICE), round(completion * _NANO_PRICE)
 

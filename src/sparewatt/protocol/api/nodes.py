@@ -85,6 +85,8 @@ class ModelPrice(msgspec.Struct, frozen=True, kw_only=True):
     completion_usd_per_mtok: str
     prompt_derivation: str
     completion_derivation: str
+    notice: str | None = None
+    """If it is above what requests without a `max_price` pay: a sentence that says so, and what they pay."""
 
 
 class NodeModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
+from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S, REFUSALS_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.inference.admission.model import AdmissionRequest
@@ -96,8 +96,8 @@ class SimGateways:
 
         model = ModelId(job.model.name)
         expected = self.tables[job.gateway].typical_output_tokens(model)
-        key_id, cost = KeyId(f"user {job.number % USERS}"), cost_tokens(job.prompt_tokens, expected)
-        request = AdmissionRequest(key_id=key_id, model=model, cost_tokens=cost)
+        user, cost = f"user {job.number % USERS}", cost_tokens(job.prompt_tokens, expected)
+        request = AdmissionRequest(account_id=AccountId(user), key_id=KeyId(user), model=model, cost_tokens=cost)
         self._admissions[job.gateway].admit(request, start=lambda: start(job), refuse=on_refusal)
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
