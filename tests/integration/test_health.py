@@ -125,6 +125,27 @@ def test_on_a_full_disk_whole_answers_are_booked_whole_even_after_kill_9(network
     wait_until(lambda: lines_printed(network, "The gateway is ready again.") == recovered + 1, tail(network.output))
 
 
+def test_a_database_that_stopped_because_the_disk_is_full_is_a_full_disk(network: Network) -> None:
+    """It only refuses connections then: that it is away would be half of the truth."""
+    wait_until(lambda: causes(network) == [], "it is not ready", ceiling_s=60)
+    fill(network.data)
+    try:
+        for pid in processes_named(network, "postgres"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: "The disk is full: PostgreSQL" in network.output.read_text(), "the terminal is silent")
+        wait_until(lambda: causes(network) == ["disk_full"], "it does not name the cause")
+        refused = ask(network, "POST", "/v1/keys", {"name": "no room"})
+        assert (refused.status, refused.error()["code"]) == (503, "disk_full")
+        assert "still work" not in refused.error()["message"]
+    finally:
+        empty(network.data)
+    wait_until(lambda: causes(network) == [], "it does not go on by itself", ceiling_s=60)
+    assert lines_printed(network, "The disk is full: PostgreSQL") == 1
+    wait_until(lambda: chat(network, "after").status == 200, "it takes no requests")
+    assert ask(network, "GET", "/v1/ledger/audit").json()["in_order"] is True
+
+
 def long_chat(network: Network, prompt: str) -> Answer:
     usage = {"include_usage": True}
     return stream_chat(network, prompt, max_tokens=TOKENS, ignore_eos=True, stream_options=usage)

@@ -125,8 +125,9 @@ class Journal:
         if self.trouble is None:
             return
         self._refuse_low_disk()
-        self._reserve(RESERVE_STEP_BYTES)
-        self._put(b"\n")
+        self._make_room(self._open_jobs * JOB_RESERVE_BYTES + RESERVE_STEP_BYTES)
+        if not self._waiting:
+            self._put(b"\n")
         self._write()
         self.trouble = None
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from sparewatt.core.errors import StoreUnavailable
-from sparewatt.gateway.chores import run_once, save_nodes
+from sparewatt.core.errors import DiskFull, StoreUnavailable
+from sparewatt.gateway.chores import Chore, repeat, run_once, save_nodes
 from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
 from tests.unit.gateway.small_gateway import ListDatabase, make_services
@@ -78,3 +80,22 @@ async def test_a_chore_that_fails_ends_neither_the_gateway_nor_itself() -> None:
     await run_once(stumble, name="stumble")
     await run_once(stumble, name="stumble")
     assert runs == 2
+
+
+async def test_work_that_is_postponed_is_logged_once_per_outage(caplog: pytest.LogCaptureFixture) -> None:
+    results = [None, StoreUnavailable("away"), DiskFull("full"), None, StoreUnavailable("away"), None]
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        if not results:
+            ended.set()
+            return
+        error = results.pop(0)
+        if error is not None:
+            raise error
+
+    repeating = asyncio.create_task(repeat(Chore("books_post", 0, work)))
+    await ended.wait()
+    repeating.cancel()
+    assert [record.message for record in caplog.records] == ["background_work_postponed"] * 2
+    assert caplog.records[0].__dict__["fields"] == {"work": "books_post", "cause": "store_unavailable"}
