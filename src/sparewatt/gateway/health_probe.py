@@ -1,7 +1,7 @@
 """Finds out what keeps a gateway process from being ready: its disk, its journal, its database, its sibling processes.
 
-What the findings mean is decided by a pure function; `HealthState` smooths it, and each change is logged once. A request
-never waits for a probe.
+What the findings mean is decided by a pure function; `HealthState` smooths it, and each change is logged once. No
+request waits for a probe.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A gateway of several processes: one command, one public port, one log, one database; each child uses one core.
 
 This is the parent process. It serves nothing itself: it reserves the ports, runs Postgres if none is configured,
-replaces a child that died or hangs, and forwards signals. The kernel distributes clients' connections over the children.
+replaces a child that died or hangs, and forwards signals. The kernel distributes clients' connections over the
+children.
 """
 
 from __future__ import annotations

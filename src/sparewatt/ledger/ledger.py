@@ -213,7 +213,10 @@ class Ledger:
         return billed
 
     def note_progress(self, delivered: Mapping[MatchId, tuple[Delivery, ...]]) -> None:
-        """Journal what open jobs have delivered by now. On a full disk, a crash settles them at what was noted before."""
+        """Journal what open jobs have delivered by now.
+
+        If there is no room, a crash settles them at what was noted before.
+        """
         progress = {job_id: now for job_id, now in delivered.items() if job_id in self._open}
         if progress:
             self._delivered |= progress

@@ -1,4 +1,4 @@
-"""Free space on the disk of a path, space reserved for a file ahead of time, and which errors mean that a disk is full."""
+"""Free space on a disk, space reserved for a file ahead of time, and which errors mean that a disk is full."""
 
 from __future__ import annotations
 

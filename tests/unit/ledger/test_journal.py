@@ -173,10 +173,9 @@ def test_progress_never_takes_the_room_of_closing_records(tmp_path: Path, monkey
         journal.append(opened(name))
     fill_disk(monkeypatch)
     noted = 0
-    with pytest.raises(OSError, match="No space left"):
-        while noted < 10_000:
+    with suppress(OSError):
+        for noted in range(10_000):
             journal.append(DeliveryProgress({MatchId("match_1"): (delivery(3, noted),)}))
-            noted += 1
     assert 0 < noted < 100
     for name in "12":
         journal.append_soon(closed(name, *(delivery(),) * 9))

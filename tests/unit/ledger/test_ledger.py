@@ -270,17 +270,21 @@ async def test_a_request_that_is_cancelled_while_it_waits_holds_nothing(ledger: 
 
 
 @pytest.mark.parametrize(
-    ("number", "error", "words"),
-    [(errno.ENOSPC, DiskFull, "disk of this gateway is full"), (errno.EIO, StoreUnavailable, "cannot write its journal")],
+    ("number", "code", "words"),
+    [
+        (errno.ENOSPC, "disk_full", "disk of this gateway is full"),
+        (errno.EIO, "store_unavailable", "cannot write its journal"),
+    ],
 )
 async def test_a_job_is_not_started_when_the_journal_takes_nothing(
-    ledger: Ledger, journal: Journal, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception], words: str
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int, code: str, words: str
 ) -> None:
     hold = await ledger.hold(PAYER, Nano(5))
     assert hold is not None
-    monkeypatch.setattr(journal, "append", failing(number))
-    with pytest.raises(error, match=words):
+    monkeypatch.setattr(ledger.journal, "append", failing(number))
+    with pytest.raises(StoreUnavailable, match=words) as refused:
         ledger.open(opened(hold=hold.amount))
+    assert refused.value.code == code
 
 
 def failing(number: int) -> Callable[..., int]:

@@ -12,7 +12,7 @@ from sparewatt.machine.disk import disk_full_error, free_bytes, is_disk_full, re
 
 
 @pytest.mark.parametrize(("number", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)])
-def test_no_space_and_no_quota_are_a_full_disk(number: int, is_full: bool) -> None:
+def test_no_space_and_no_quota_are_a_full_disk(number: int, *, is_full: bool) -> None:
     assert is_disk_full(OSError(number, os.strerror(number))) is is_full
     assert is_disk_full(disk_full_error())
 
@@ -26,7 +26,7 @@ def test_free_space_shrinks_with_what_is_written(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("has_fallocate", [True, False])
 def test_reserved_space_is_part_of_the_file_and_zero(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_fallocate: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_fallocate: bool
 ) -> None:
     if not has_fallocate:
         monkeypatch.delattr(os, "posix_fallocate", raising=False)

@@ -1,57 +1,56 @@
-"""What the errors of a database that cannot work become: it is away, or its disk is full."""
+"""The named statements of the SQL files: each is used, and each has one name. Integration tests run them."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from importlib import resources
+from importlib.resources.abc import Traversable
 
-import asyncpg
 import pytest
 
-from sparewatt.core.errors import DiskFull, StoreUnavailable
-from sparewatt.store.connection_pool import ConnectionPool
+from sparewatt.store import connection_pool
+from sparewatt.store.connection_pool import sql
 
 
-class FailingPool:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    async def execute(self, *_: object) -> None:
-        raise self.error
+def query_files() -> list[Traversable]:
+    return sorted(resources.files("sparewatt.store").joinpath("queries").iterdir(), key=lambda f: f.name)
 
 
-def pool_with(error: Exception, *, is_disk_low: bool = False) -> ConnectionPool:
-    failing: Any = FailingPool(error)
-    return ConnectionPool(failing, lambda: is_disk_low)
+def names_in(text: str) -> list[str]:
+    return re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "error", [ConnectionRefusedError(), TimeoutError(), asyncpg.CannotConnectNowError("starting up")]
-)
-async def test_a_database_that_does_not_answer_is_away(error: Exception) -> None:
-    pool = pool_with(error)
-    with pytest.raises(StoreUnavailable, match="away") as caught:
-        await pool.execute("ping")
-    assert (caught.value.code, caught.value.status) == ("store_unavailable", 503)
-    assert not pool.take_disk_full()
+@pytest.mark.parametrize("file", query_files(), ids=lambda f: f.name)
+def test_a_query_file_is_a_list_of_named_statements(file: Traversable) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert file.name.endswith(".sql")
+    assert text.startswith("-- name: ")
+    assert text.count("-- name:") == len(names_in(text)) > 0
+    for name in names_in(text):
+        statement = re.sub(r"^--.*\n?", "", sql(name), flags=re.MULTILINE).strip()
+        assert re.match(r"(SELECT|WITH|INSERT|UPDATE|DELETE|LOCK)\b", statement), name
+        assert ";" not in statement, f"{name} is more than one statement"
 
 
-async def test_a_database_that_says_that_its_disk_is_full_is_believed_once() -> None:
-    pool = pool_with(asyncpg.DiskFullError("could not extend file"))
-    with pytest.raises(DiskFull, match="disk of the network's database is full") as caught:
-        await pool.execute("ping")
-    assert "still work" not in caught.value.message
-    assert caught.value.code == "disk_full"
-    assert [pool.take_disk_full(), pool.take_disk_full()] == [True, False]
+def test_no_name_is_used_twice() -> None:
+    names = [name for file in query_files() for name in names_in(file.read_text(encoding="utf-8"))]
+    assert len(names) == len(set(names))
+    assert set(names) == set(connection_pool._statements())
 
 
-async def test_a_database_that_stopped_for_want_of_room_is_a_full_disk() -> None:
-    pool = pool_with(ConnectionRefusedError(), is_disk_low=True)
-    with pytest.raises(DiskFull):
-        await pool.execute("ping")
-    assert not pool.take_disk_full()
+def test_every_statement_is_used_and_every_name_has_one() -> None:
+    files = [file for file in resources.files("sparewatt.store").iterdir() if file.name.endswith(".py")]
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
+    used = re.findall(r'(?:sql|_pool\.(?:rows?|value|execute|rows?_as))\((?:\s*\w+,)?\s*"(\w+)"', source)
+    assert set(used) == set(connection_pool._statements())
 
 
-async def test_another_error_passes_as_it_is() -> None:
-    pool = pool_with(asyncpg.UndefinedTableError("a mistake of ours"), is_disk_low=True)
-    with pytest.raises(asyncpg.UndefinedTableError):
-        await pool.execute("ping")
+def test_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        sql("drop_everything")
+
+
+def test_placeholders_are_numbered_without_gaps() -> None:
+    for name in connection_pool._statements():
+        numbers = {int(number) for number in re.findall(r"\$(\d+)", sql(name))}
+        assert numbers == set(range(1, len(numbers) + 1)), name

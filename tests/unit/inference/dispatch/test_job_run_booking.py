@@ -115,7 +115,7 @@ def test_a_whole_reply_that_cannot_be_journalled_is_refused() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_an_answer_that_fails_is_not_said_to_be_complete(stream: bool) -> None:
+def test_an_answer_that_fails_is_not_said_to_be_complete(*, stream: bool) -> None:
     stage = Stage()
     run, tab = begin(stage, stream=stream)
     for _ in range(20):
