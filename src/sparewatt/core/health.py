@@ -69,10 +69,6 @@ class HealthState:
     def is_ready(self) -> bool:
         return not any(state.is_raised for state in self._states.values())
 
-    def cause_of(self, code: HealthCode) -> HealthCause | None:
-        state = self._states.get(code)
-        return state.cause if state is not None and state.is_raised else None
-
     def update(self, found: Iterable[HealthCause], *, now_s: float) -> None:
         """Take the result of one round of all probes: at most one cause of each code."""
         for cause in found:

@@ -31,7 +31,7 @@ def describe_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[
 
 
 async def watch_health(read_page: Callable[[], Awaitable[Mapping[str, Any]]], notify: Notify) -> None:
-    """Until it is cancelled. `read_page` returns an empty page if the gateway does not answer: then nothing is known."""
+    """Until it is cancelled. `read_page` returns an empty page if the gateway is silent: then nothing is known."""
     before: dict[str, str] = {}
     while True:
         await asyncio.sleep(WATCH_S)

@@ -7,6 +7,7 @@ import errno
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -30,7 +31,7 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 BROKEN = OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def codes(**found: object) -> list[str]:
+def codes(**found: Any) -> list[str]:
     findings = HealthFindings(DATA)._replace(**found)
     return [cause.code.value for cause in causes_of(findings)]
 
