@@ -14,6 +14,7 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.limits import JOB_TIMEOUT_S
 from sparewatt.core.log import Logger
 from sparewatt.edge.tls import CHECK_S, Certificate
+from sparewatt.gateway.health_probe import DATABASE_PROBE_S, PROBE_S
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
@@ -43,18 +44,23 @@ class Chore(NamedTuple):
 
 async def repeat(chore: Chore) -> None:
     """Until it is cancelled. Postgres may be away for a while: serving goes on, the work is tried again."""
+    is_postponed = False
     while True:
-        await run_once(chore.work, name=chore.name)
+        is_postponed = not await run_once(chore.work, name=chore.name, is_postponed=is_postponed)
         await asyncio.sleep(chore.every_s)
 
 
-async def run_once(work: Work, *, name: str) -> None:
+async def run_once(work: Work, *, name: str, is_postponed: bool = False) -> bool:
+    """Returns False if it is postponed, which is logged unless it was before."""
     try:
         await work()
-    except StoreUnavailable:
-        _log.warning("background_work_postponed", work=name)
+    except StoreUnavailable as error:
+        if not is_postponed:
+            _log.warning("background_work_postponed", work=name, cause=error.code)
+        return False
     except Exception as error:  # noqa: BLE001 (a process boundary: answers must not end because a chore failed)
         _log.crash("background_work_crashed", error, work=name)
+    return True
 
 
 def chores_of(services: Services, certificate: Certificate | None) -> list[Chore]:
@@ -65,6 +71,8 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("timings", TIMINGS_S, services.timings.exchange),
         Chore("nodes_save", 2.0, partial(save_nodes, services)),
         Chore("health_check", 0.5, partial(_check_health, services)),
+        Chore("health_probe", PROBE_S, services.health_probe.check),
+        Chore("database_probe", DATABASE_PROBE_S, services.health_probe.check_database),
         Chore("matches_store", 1.0, services.explanations.store),
         Chore("responses_heartbeat", 1.0, partial(_report_responses, services)),
         Chore("responses_old", 60.0, services.database.responses.forget_old),

@@ -183,7 +183,7 @@ def _operation_groups(services: Services) -> list[object]:
             chain_url=services.settings.chain_url,
             rate_limit=RpcRateLimit(clock, services.slot.count),
         ),
-        HealthEndpoints(rows=services.table, drain=services.drain),
+        HealthEndpoints(rows=services.table, drain=services.drain, health=services.readiness),
         services.downloads,
         LinkEndpoints(links=services.links),
         DashboardEndpoints(

@@ -27,12 +27,14 @@ from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackR
 from sparewatt.cluster.shared_idempotency import SharedIdempotency
 from sparewatt.core.clock import Clock
 from sparewatt.core.drain import DrainState
+from sparewatt.core.health import HealthState
 from sparewatt.core.ids import AccountId, NodeId, new_id
 from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.idempotency import Idempotency, IdempotencyCache
 from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting, read_usd
 from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url
+from sparewatt.gateway.health_probe import HealthProbe, log_health_change
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import AdmissionControl
@@ -90,6 +92,15 @@ class Services:
         settings, clock, rng = self.settings, self.clock, self.rng
         self.slot = self.peer_client.slot
         self.drain = DrainState()
+        self.readiness = HealthState(on_change=log_health_change)
+        self.health_probe = HealthProbe(
+            state=self.readiness,
+            data=settings.data.expanduser(),
+            journal=self.accounting.journal if self.accounting is not None else None,
+            database=self.database,
+            siblings=self.peers,
+            clock=clock,
+        )
         self.started_unix_s = clock.unix_s()
         self.root_url = own_root_url(settings, port=port)
         self.origins = own_origins(settings, port=port)
@@ -260,7 +271,9 @@ class Services:
             by_node=self.settings.metrics_by_node,
             clock=clock,
         )
-        self.metrics = MetricsServer(collector=collector, drain=self.drain, ports=self.slot.metrics_ports)
+        self.metrics = MetricsServer(
+            collector=collector, drain=self.drain, health=self.readiness, ports=self.slot.metrics_ports
+        )
 
     async def load_known_nodes(self) -> None:
         """Add nodes that Postgres knows and this process has not seen: offline in the table until they connect."""

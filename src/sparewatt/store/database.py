@@ -108,9 +108,19 @@ class Database:
         self.statements = StatementStore(pool)
 
     @classmethod
-    async def connect(cls, dsn: str) -> Database:
-        """Connect and bring the schema up to date. Raises StartupError with what to check."""
-        return cls(await ConnectionPool.connect(dsn))
+    async def connect(cls, dsn: str, *, is_disk_low: Callable[[], bool] = lambda: False) -> Database:
+        """Connect and bring the schema up to date. Raises StartupError with what to check.
+
+        `is_disk_low`: whether a server on this machine has no room for its files.
+        """
+        return cls(await ConnectionPool.connect(dsn, is_disk_low=is_disk_low))
+
+    async def ping(self) -> None:
+        await self._pool.execute("ping")
+
+    def take_disk_full(self) -> bool:
+        """Whether Postgres has said since the last call that its disk is full."""
+        return self._pool.take_disk_full()
 
     async def close(self) -> None:
         await self._pool.close()

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
-from sparewatt.core.errors import StoreUnavailable
+from sparewatt.core.errors import DiskFull, StoreUnavailable
 from sparewatt.core.ids import AccountId, ModelId
-from sparewatt.gateway.chores import exchange_delivered, run_once, save_nodes
+from sparewatt.gateway.chores import Chore, exchange_delivered, repeat, run_once, save_nodes
 from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
@@ -123,3 +124,22 @@ async def test_what_was_delivered_while_the_database_is_away_is_stored_once_it_i
     await exchange_delivered(process, store)
     assert store.stored == {(ModelId("stub"), OWNER): 30}
     assert process.of(ModelId("stub")) == {OWNER: 30}
+
+
+async def test_work_that_is_postponed_is_logged_once_per_outage(caplog: pytest.LogCaptureFixture) -> None:
+    results = [None, StoreUnavailable("away"), DiskFull("full"), None, StoreUnavailable("away"), None]
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        if not results:
+            ended.set()
+            return
+        error = results.pop(0)
+        if error is not None:
+            raise error
+
+    repeating = asyncio.create_task(repeat(Chore("books_post", 0, work)))
+    await ended.wait()
+    repeating.cancel()
+    assert [record.message for record in caplog.records] == ["background_work_postponed"] * 2
+    assert caplog.records[0].__dict__["fields"] == {"work": "books_post", "cause": "store_unavailable"}

@@ -1315,8 +1315,14 @@ export interface RankedNode {
 }
 
 export interface Readiness {
-  status: "ready";
+  status: "not_ready" | "ready";
   nodes_serving: number;
+  causes: ReadinessCause[];
+}
+
+export interface ReadinessCause {
+  code: string;
+  message: string;
 }
 
 export interface RegionNodes {

@@ -133,6 +133,9 @@ class Metering:
         self._ledger.open(job)
         self._running[job.id] = tab
 
+    def note_complete(self, job: OpenedJob, deliveries: tuple[Delivery, ...]) -> None:
+        self._ledger.note_complete(job.id, deliveries)
+
     def close(self, tab: RunningTab, closed: ClosedJob, billed: Bill) -> None:
         job, cost = closed.job, billed.cost
         self._running.pop(job.id, None)
@@ -244,6 +247,10 @@ class RunningTab(msgspec.Struct, eq=False):
             prompt = max(prompt, delivery.prompt_tokens)  # one, however many nodes read it
             written += delivery.completion_tokens
         return prompt + written
+
+    def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
+        if self.job is not None:
+            self.till.note_complete(self.job, self._deliveries(attempts))
 
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
         job, till = self.job, self.till
