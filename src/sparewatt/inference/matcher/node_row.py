@@ -18,7 +18,8 @@ from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.columns import NodeColumns, Standing
 from sparewatt.inference.matcher.newcomers import FIRST_JOBS_MAX, TIMED_JOBS
-from sparewatt.policy.gpu_figures import memory_bandwidth_of
+from sparewatt.policy.gpu_figures import fp16_tflops_of, memory_bandwidth_of
+from sparewatt.policy.model_names.experts import read_share
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
 
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
@@ -34,6 +35,10 @@ REFERENCE_TOKENS, REFERENCE_STEPS = 1000.0, 200.0
 """The job by which speeds are compared and remembered."""
 SLOWER_BELIEVED = 2.0 / 3.0
 """A node that says it has become slower than this share of its speed is believed at once: its word costs it jobs."""
+CARDS_MAX = 16
+"""Cards that can work on one step together."""
+TERA, FEWER_BITS = 1e12, 2.0
+"""Cards compute twice as fast with eight bits as with sixteen."""
 FASTER_MAX = 4.0
 """How many times faster than it was measured a node may be believed to be, where its card is not known."""
 UNKNOWN_LARGE = 1e18
@@ -406,14 +411,15 @@ def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tu
 
 def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
     speed = model.measured if model.measured and _is_possible(model.measured) else UNMEASURED
-    step_s = 1.0 / speed.decode_tps
+    fastest_token_s, fastest_step_s = _fastest(specs, model)
+    step_s = max(1.0 / speed.decode_tps, fastest_step_s)
     bandwidth = _bandwidth(specs, model, speed)
     return ModelFigures(
         is_measured=speed is not UNMEASURED,
         weights_bytes=model.weights_bytes,
         jobs_max=specs.slots * _JOBS_PER_SLOT,
         prefill_fixed_s=speed.ttft_s,
-        prefill_token_s=1.0 / speed.prefill_tps,
+        prefill_token_s=max(1.0 / speed.prefill_tps, fastest_token_s),
         prefill_square_s=speed.prefill_square_s,
         read_slower=1.0 / (speed.prefill_pace or PREFILL_PACE),
         stall_share=1.0 - (speed.decode_pace or DECODE_PACE),
@@ -421,7 +427,7 @@ def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
         per_job_s=speed.step_per_job_s if speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s,
         bandwidth=bandwidth,
         token_s=model.kv_bytes_per_token / bandwidth if bandwidth > 0 else 0.0,
-        faster_max=_faster_max(specs, model, step_s),
+        faster_max=min(FASTER_MAX, max(1.0, step_s / fastest_step_s)) if fastest_step_s else FASTER_MAX,
     )
 
 
@@ -436,13 +442,16 @@ def _bandwidth(specs: NodeSpecs, model: ModelReport, speed: Speed) -> float:
     return min(found, UNKNOWN_LARGE)
 
 
-def _faster_max(specs: NodeSpecs, model: ModelReport, step_s: float) -> float:
-    """A step reads all weights: no card does it faster than its memory allows."""
-    card = memory_bandwidth_of(specs.gpu)
-    if card is None or not model.weights_bytes:
-        return FASTER_MAX
-    fastest_s = model.weights_bytes / (card * max(1, specs.gpu_count))
-    return min(FASTER_MAX, max(1.0, step_s / fastest_s))
+def _fastest(specs: NodeSpecs, model: ModelReport) -> tuple[float, float]:
+    """Seconds for a token of a prompt and for a step, which no card beats; zero where the card is not known.
+
+    A step reads all weights that take part, and a token of a prompt needs two operations with each of them.
+    """
+    card, tflops = memory_bandwidth_of(specs.gpu), fp16_tflops_of(specs.gpu)
+    if card is None or tflops is None:
+        return 0.0, 0.0
+    weights_bytes, cards = read_share(model.id) * model.weights_bytes, max(1, min(specs.gpu_count, CARDS_MAX))
+    return weights_bytes / (tflops * TERA * cards * FEWER_BITS), weights_bytes / (card * cards)
 
 
 def _fits_tokens(specs: NodeSpecs, model: ModelReport) -> float:

@@ -13,7 +13,14 @@ from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher.columns import Standing
 from sparewatt.inference.matcher.formula import PARTS, Ranking
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchContext, MatchJob
+from sparewatt.inference.matcher.model import (
+    CANDIDATES_KEPT,
+    AllowedNodes,
+    Candidate,
+    Decision,
+    MatchContext,
+    MatchJob,
+)
 from sparewatt.inference.matcher.newcomers import OVERFLOW_WAIT_S, TRIAL_LATER_S, TRIAL_SLOWER_MAX
 from sparewatt.inference.matcher.table import NodeTable
 
@@ -65,12 +72,14 @@ def _in_turn(
     if not nodes:
         return None
     rejected = {} if allowed is None else allowed.rejected_by_field
-    context = replace(context, allowed=AllowedNodes(nodes, rejected))
+    next_few = AllowedNodes(nodes, rejected)
     for least in (Standing.NEWCOMER, Standing.WAITING) if standing is None else (standing,):
-        decision = match(job, table, replace(context, standing=least), ranking=ranking, seed=seed)
-        if decision.ranked_count:
-            able = {candidate.node_id for candidate in decision.ranked}
-            return decision.led_by(next(node for node in turn if node in able))
+        for among in (allowed, next_few):  # all nodes if they are few, so that an explanation names them
+            at = replace(context, standing=least, allowed=among)
+            decision = match(job, table, at, ranking=ranking, seed=seed)
+            able = nodes.intersection(candidate.node_id for candidate in decision.ranked)
+            if able and (among is next_few or decision.ranked_count < CANDIDATES_KEPT):
+                return decision.led_by(next(node for node in turn if node in able))
     return None
 
 
