@@ -8,6 +8,8 @@ SparewattError                      code                     status  retry
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
 │   ├── PreviousResponseNotFound    previous_response_not_found 400   no     (not stored, expired or deleted)
 │   ├── UnsupportedParameter        unsupported_parameter      400    no
+│   ├── MediaNotFetched             media_not_fetched          400    no     (from an allowed host)
+│   ├── RemoteUrlRefused            remote_url_refused         400    no     (a picture by its address, not as data)
 │   └── UnsupportedContent          unsupported_content        400    no     (an image, for a model without vision)
 ├── NotAuthenticated                invalid_api_key            401    no
 │   ├── LoginFailed                 login_failed               401    no
@@ -121,6 +123,12 @@ class PreviousResponseNotFound(BadRequest, code="previous_response_not_found"): 
 
 
 class UnsupportedParameter(BadRequest, code="unsupported_parameter"): ...
+
+
+class MediaNotFetched(BadRequest, code="media_not_fetched"): ...
+
+
+class RemoteUrlRefused(BadRequest, code="remote_url_refused"): ...
 
 
 class UnsupportedContent(BadRequest, code="unsupported_content"): ...

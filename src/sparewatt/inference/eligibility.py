@@ -23,6 +23,7 @@ from sparewatt.inference.capabilities import (
     RequiredCapabilities,
     capabilities_of,
     is_able,
+    reported_by,
 )
 from sparewatt.inference.matcher.columns import NodeColumns
 from sparewatt.inference.matcher.model import AllowedNodes
@@ -236,7 +237,7 @@ class Eligibility:
     def _declared_by(self, node_id: NodeId, model: ModelId) -> Collection[str] | None:
         row = self._table.get(node_id)
         report = row.models.get(model) if row is not None else None
-        return report.capabilities if report is not None else None
+        return reported_by(row.specs, report) if row is not None and report is not None else None
 
     def refuses(self, node_id: NodeId, terms: EligibilityTerms, checks: CompiledPolicy | None) -> bool:
         """Check one node by its latest report. If it fails, the cached lists are rebuilt before their next use."""
@@ -245,7 +246,7 @@ class Eligibility:
         if row is None or report is None:
             return True
         is_refused = terms.default_cap is not None and exceeds(prices_of(report), terms.default_cap)
-        is_refused = is_refused or not is_able(terms.needs, report.capabilities)
+        is_refused = is_refused or not is_able(terms.needs, reported_by(row.specs, report))
         if checks is not None and not is_refused:
             is_refused = checks.first_mismatch(self._latest_facts(row, terms)) is not None
         if is_refused:
