@@ -176,8 +176,8 @@ class Table:
             "refuse, say nothing, stall, answer nonsense, or refuse after ten good jobs "
             f"({trace}, 1 gateway). Real answers take {beside:.2f} s, without those nodes {alone:.2f} s, "
             f"{beside / alone - 1:+.1%} (goal: within {HOSTILE_WITHIN:.0%}). No model was unavailable for more than "
-            f"{outage_s:.1f} s (goal: {OUTAGE_S_MAX:.0f}). {self.mean(there, 'nonsense'):.1%} of the jobs were answered "
-            "with nonsense, which only a check of answers can find."
+            f"{outage_s:.1f} s (goal: {OUTAGE_S_MAX:.0f}). {self.mean(there, 'nonsense'):.1%} of the jobs were "
+            "answered with nonsense, which only a check of answers can find."
         )
 
 
