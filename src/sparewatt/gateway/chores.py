@@ -17,6 +17,7 @@ from sparewatt.edge.tls import CHECK_S, Certificate
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
+from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
@@ -150,9 +151,19 @@ async def _report_responses(services: Services) -> None:
         services.responses.cancel(response_id)
 
 
+async def _forget_nodes(services: Services) -> None:
+    """Forget nodes that never served and have been away for a day, as seen by all gateways of the network."""
+    database, links = services.database, services.links
+    await database.note_nodes_seen(list(links.links))
+    await database.forget_unserved_nodes(after_s=FORGET_AFTER_S)
+    if away := links.forgettable():
+        links.forget(await database.forgotten_among(away))
+
+
 async def _tidy(services: Services) -> None:
     """Delete what is past its retention."""
     database, months = services.database, services.settings.keep_months
+    await _forget_nodes(services)
     await database.forget_old_matches()
     await database.history.forget_old()
     await database.forget_old_tokens()

@@ -98,6 +98,10 @@ class CapacityCount:
             self._nodes[name] = self._nodes.get(name, 0) + nodes
             self._free.setdefault(name, 0)
         self._add_slots(row, slots)
+        if nodes < 0:
+            for name in row.models:
+                if not self._nodes[name]:
+                    del self._nodes[name], self._free[name]
 
     def _notify_freed(self, row: NodeRow) -> None:
         for on_freed in self._on_freed:
@@ -172,7 +176,8 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
 class NodeTable:
     def __init__(self, *, nodes_max: int | None = None) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
-        self._by_index: list[NodeRow] = []
+        self._free_indexes: list[int] = []
+        """Of nodes that were forgotten: with the rows they are all numbers from zero."""
         self._by_owner: dict[AccountId, set[NodeId]] = {}
         self._reservations: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
@@ -221,10 +226,13 @@ class NodeTable:
 
     # membership
 
-    def remember(self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
+    def remember(
+        self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None, has_served: bool = False
+    ) -> None:
         """Add a node known from an earlier run; it is offline until it connects."""
         if node_id not in self._rows and len(self._rows) < (self._nodes_max or NODES_MAX):
-            self._add(node_id, specs).last_seen_unix_s = last_seen_unix_s
+            row = self._add(node_id, specs)
+            row.last_seen_unix_s, row.served_before = last_seen_unix_s, has_served
             self.set_specs(node_id, specs)
 
     def connect(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float) -> bool:
@@ -246,16 +254,33 @@ class NodeTable:
         self.capacity.update(row)
         self._mark(row)
 
+    def forget(self, node_id: NodeId) -> bool:
+        """Remove a node that is away. False if there is none, or its last job is not over yet."""
+        row = self._rows.get(node_id)
+        if row is None or row.connected or row.own_jobs:
+            return False
+        self.set_specs(node_id, msgspec.structs.replace(row.specs, models=()))
+        self._dirty.pop(row.index, None)
+        if row.owner is not None:
+            self._leave_owner(row.owner, node_id)
+        del self._rows[node_id]
+        self._free_indexes.append(row.index)
+        return True
+
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
-        row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
-        self._rows[node_id] = row
-        self._by_index.append(row)
+        index = self._free_indexes.pop() if self._free_indexes else len(self._rows)
+        row = self._rows[node_id] = NodeRow(id=node_id, specs=specs, index=index, hash=hash_text(node_id))
         return row
+
+    def _leave_owner(self, owner: AccountId, node_id: NodeId) -> None:
+        self._by_owner[owner].discard(node_id)
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
 
     def set_owner(self, node_id: NodeId, owner: AccountId) -> None:
         row = self._rows[node_id]
         if row.owner is not None:
-            self._by_owner[row.owner].discard(node_id)
+            self._leave_owner(row.owner, node_id)
         row.owner = owner
         self._by_owner.setdefault(owner, set()).add(node_id)
 
@@ -552,6 +577,7 @@ class NodeTable:
             del self._columns[model], self._prefix_cachers[model]
             self._version_floor = max(self._version_floor, position.columns.version + 1)
             self._shortlists.pop(model, None)
+            self._typical_output.pop(ModelId(model), None)
 
 
 def _count_up(counts: dict[str, int], name: str) -> bool:

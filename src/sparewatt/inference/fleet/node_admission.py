@@ -1,0 +1,84 @@
+"""From a new socket to a node that may join: a place for the handshake, the node's proof, its token, the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparewatt import __version__
+from sparewatt.accounts.join_tokens import JoinTokens
+from sparewatt.accounts.public_rate_limits import client_network
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import JoinRefused
+from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.rng import Rng
+from sparewatt.inference.fleet.fleet_limits import FleetBounds, FleetRates
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
+from sparewatt.link.handshake_places import HandshakePlace, HandshakePlaces
+from sparewatt.link.sockets import Socket
+
+
+class AdmittedNode(NamedTuple):
+    node: AuthenticatedNode
+    owner: AccountId
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeAdmission:
+    table: NodeTable
+    owners: Mapping[NodeId, AccountId]
+    """Of all nodes that are known here."""
+    tokens: JoinTokens
+    hosts: Collection[str]
+    bounds: FleetBounds
+    rates: FleetRates
+    clock: Clock
+    rng: Rng
+    places: HandshakePlaces = field(default_factory=HandshakePlaces)
+
+    async def admit(self, socket: Socket, *, address: str) -> AdmittedNode:
+        """Raises JoinRefused, ProtocolViolation, LinkLost or StoreUnavailable."""
+        network = client_network(address)
+        with self._place(network, socket) as place:
+            node = await authenticate_node(
+                socket,
+                hosts=self.hosts,
+                gateway_version=__version__,
+                rng=self.rng,
+                on_hello=lambda node_id: self._hear(place, node_id),
+            )
+            self.places.prove(place, account=self.owners.get(node.node_id), now_s=self.clock.now_s())
+            self.rates.check_join(node.node_id, now_s=self.clock.now_s())
+            owner = await self.tokens.admit(node.node_id, node.token)
+            models = len(node.specs.models)
+            self.check_models(node.node_id, owner, models)
+            self.rates.check_account(owner, models=models, now_s=self.clock.now_s())
+        self.places.note_joined(network)
+        return AdmittedNode(node, owner)
+
+    def check_models(self, node_id: NodeId, owner: AccountId, models: int) -> None:
+        """Whether the account's bounds allow the node so many. Raises JoinRefused."""
+        known = self.table.nodes_of(owner)
+        rows = [row for each in known if each != node_id and (row := self.table.get(each)) is not None]
+        self.bounds.check(
+            models,
+            is_new=node_id not in known,
+            nodes_known=len(known),
+            others_models=(len(row.specs.models) for row in rows if row.connected),
+        )
+
+    @contextmanager
+    def _place(self, network: str, socket: Socket) -> Iterator[HandshakePlace]:
+        place = self.places.enter(network, now_s=self.clock.now_s(), evict=socket.abort)
+        if place is None:
+            raise JoinRefused("Too many nodes are joining at once. Try again.", reason="busy", final=False)
+        try:
+            yield place
+        finally:
+            self.places.leave(place)
+
+    def _hear(self, place: HandshakePlace, node_id: NodeId) -> None:
+        self.places.hear(place, is_known=node_id in self.owners, now_s=self.clock.now_s())
