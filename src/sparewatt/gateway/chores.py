@@ -18,6 +18,7 @@ from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
 from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
+from sparewatt.machine.free_memory import release_free_memory
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
@@ -28,6 +29,8 @@ REFILL_S = 0.01
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 GC_YOUNG, GC_OLDER = 20_000, 10
 """New objects until the young generation is collected, and how many such rounds until an older one is."""
+
+MEMORY_S = 10.0
 
 Work = Callable[[], Awaitable[object]]
 
@@ -69,6 +72,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("money", 600.0, services.money.run_chores),
         Chore("power_save", 5.0, partial(save_power, services)),
         Chore("tidy", 3600.0, partial(_tidy, services)),
+        Chore("memory", MEMORY_S, MemoryRelease(services).run),
     ]
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
@@ -135,6 +139,21 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_YOUNG, GC_OLDER, GC_OLDER)
+
+
+class MemoryRelease:
+    """After nodes have left: drops what is cached of models that nobody has any more, and frees the heap."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._version = services.links.version
+
+    async def run(self) -> None:
+        services = self._services
+        if self._version != services.links.version:
+            self._version = services.links.version
+            services.eligibility.forget_absent_models()
+            await asyncio.to_thread(release_free_memory)
 
 
 async def _check_health(services: Services) -> None:

@@ -187,11 +187,12 @@ class Services:
             observer=self.counter,
             prefixes=prefixes,
         )
+        self.eligibility = Eligibility(table, clock=clock)
         self.inference = InferenceService(
             table=table,
             admission=self.admission,
             dispatcher=self.dispatcher,
-            eligibility=Eligibility(table, clock=clock),
+            eligibility=self.eligibility,
             prices=PriceCaps(table.median_price, clock=clock),
             metering=metering,
             network_policy=read_network_policy(settings.route),

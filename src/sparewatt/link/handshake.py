@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
@@ -54,8 +54,12 @@ class AuthenticatedNode:
 
     node_id: NodeId
     token: str | None
-    specs: NodeSpecs
+    proof: bytes = field(repr=False)
+    """With its report, checked. As it came: decoded it takes ten times the memory, and the database may be slow."""
     takes_names: bool = False
+
+    def read_specs(self) -> NodeSpecs:
+        return decode_message(self.proof, LinkProof).specs
 
 
 async def authenticate_node(
@@ -77,12 +81,13 @@ async def authenticate_node(
         on_hello(NodeId(hello.node_id))
         nonce = rng.randbytes(32).hex()
         socket.send(encode_message(Opcode.CHALLENGE, Challenge(nonce=nonce, gateway_version=gateway_version)))
-        proof = decode_message(await _receive(socket, Opcode.PROOF), LinkProof)
+        proof = await _receive(socket, Opcode.PROOF)
     node_id = NodeId(hello.node_id)
     digest = challenge_digest(host=hello.host, node_id=node_id, gateway_nonce=nonce, node_nonce=hello.nonce)
-    if not _signed_by(node_id, digest, bytes.fromhex(proof.signature)):
+    signature = decode_message(proof, LinkProof).signature
+    if not _signed_by(node_id, digest, bytes.fromhex(signature)):
         raise JoinRefused(f"The signature does not belong to node {node_id}.", reason="bad_signature")
-    return AuthenticatedNode(node_id=node_id, token=hello.token, specs=proof.specs, takes_names=hello.takes_names)
+    return AuthenticatedNode(node_id=node_id, token=hello.token, proof=proof, takes_names=hello.takes_names)
 
 
 async def authenticate_to_gateway(

@@ -82,7 +82,7 @@ async def test_a_node_that_proves_its_key_is_authenticated() -> None:
     near, far = socket_pair()
     welcome, authenticated = await asyncio.gather(node(near), gateway(far))
     assert welcome == WELCOME
-    assert authenticated == AuthenticatedNode(KEY.address, "join-sw-1", SPECS, takes_names=True)
+    assert authenticated == AuthenticatedNode(KEY.address, "join-sw-1", proof, takes_names=True)
 
 
 async def test_a_node_without_a_token_sends_none() -> None:

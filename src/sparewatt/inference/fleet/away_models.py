@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from sparewatt.core.ids import AccountId, NodeId
 
-UNSERVED_MODELS_MAX = 500
-"""Of all nodes that never served a job: 6 MB."""
+UNSERVED_MODELS_MAX = 200
+"""Of all nodes that never served a job: 2 MB."""
 
 
 @dataclass(slots=True)

@@ -218,7 +218,7 @@ class LinkRegistry:
         if self._is_closed:
             raise LinkLost("the gateway is stopping")
         admitted = await self.admission.admit(socket, address=address)
-        node_id = admitted.node.node_id
+        node_id = admitted.id
         if node_id not in self.owners:
             self.joined_unix_s[node_id] = self._clock.unix_s()
         self.owners[node_id] = admitted.owner
@@ -240,8 +240,7 @@ class LinkRegistry:
 
     def _hold(self, admitted: AdmittedNode, socket: Socket) -> None:
         """Carry jobs until either side ends it."""
-        visitor = admitted.node
-        node_id, specs = visitor.node_id, self._named(visitor.node_id, visitor.specs)
+        node_id, specs = admitted.id, self._named(admitted.id, admitted.specs)
         self._end(node_id, "replaced by a newer link of the same node")
         self._away.join(node_id)
         if not self._table.connect(node_id, specs, now_s=self._clock.now_s()):
@@ -251,7 +250,7 @@ class LinkRegistry:
         self._table.set_owner(node_id, self.owners[node_id])
         send_queue = SendQueue(before_sending=self._before_sending)
         link = NodeLink(node_id, send_queue=send_queue, observer=self, clock=self._clock)
-        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket, takes_names=visitor.takes_names)
+        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket, takes_names=admitted.takes_names)
         self.links[node_id] = link
         self.version += 1
         self.changed.add(node_id)

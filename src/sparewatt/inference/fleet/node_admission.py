@@ -16,14 +16,17 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import Rng
 from sparewatt.inference.fleet.fleet_limits import FleetBounds, FleetRates
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
+from sparewatt.link.handshake import authenticate_node
 from sparewatt.link.handshake_places import HandshakePlace, HandshakePlaces
 from sparewatt.link.sockets import Socket
+from sparewatt.protocol.link.node_report import NodeSpecs
 
 
 class AdmittedNode(NamedTuple):
-    node: AuthenticatedNode
+    id: NodeId
     owner: AccountId
+    specs: NodeSpecs
+    takes_names: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,11 +56,11 @@ class NodeAdmission:
             self.places.prove(place, account=self.owners.get(node.node_id), now_s=self.clock.now_s())
             self.rates.check_join(node.node_id, now_s=self.clock.now_s())
             owner = await self.tokens.admit(node.node_id, node.token)
-            models = len(node.specs.models)
-            self.check_models(node.node_id, owner, models)
-            self.rates.check_account(owner, models=models, now_s=self.clock.now_s())
+            specs = node.read_specs()
+            self.check_models(node.node_id, owner, len(specs.models))
+            self.rates.check_account(owner, models=len(specs.models), now_s=self.clock.now_s())
         self.places.note_joined(network)
-        return AdmittedNode(node, owner)
+        return AdmittedNode(node.node_id, owner, specs, node.takes_names)
 
     def check_models(self, node_id: NodeId, owner: AccountId, models: int) -> None:
         """Whether the account's bounds allow the node so many. Raises JoinRefused."""
