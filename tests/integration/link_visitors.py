@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -23,8 +25,10 @@ from sparewatt.link.sockets import Socket
 from sparewatt.protocol.link.frames import LINK_PATH
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.protocol.signing import SigningKey
+from tests.integration.hostile.loiterers import is_over
 from tests.unit.protocol.reports import MODEL, SPECS
 
+KNOCK_S = 0.05
 UPGRADE = (
     "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -99,3 +103,31 @@ def silent_sockets(root_url: str, count: int) -> list[socket.socket]:
     for each in opened:
         each.sendall(request)
     return opened
+
+
+@contextmanager
+def knocking(root_url: str, count: int) -> Iterator[None]:
+    """So many silent WebSockets all the while: each that is ended is opened again."""
+    stop = threading.Event()
+
+    def knock() -> None:
+        held = silent_sockets(root_url, count)
+        try:
+            while not stop.wait(KNOCK_S):
+                over = [each for each in held if is_over(each)]
+                for each in over:
+                    held.remove(each)
+                    each.close()
+                held += silent_sockets(root_url, len(over))
+        finally:
+            for each in held:
+                each.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        knocked = pool.submit(knock)
+        try:
+            yield
+            assert not knocked.done(), "the knocking ended early"
+        finally:
+            stop.set()
+            knocked.result()
