@@ -170,7 +170,7 @@ async def _report_responses(services: Services) -> None:
         services.responses.cancel(response_id)
 
 
-async def _forget_nodes(services: Services) -> None:
+async def forget_nodes(services: Services) -> None:
     """Forget nodes that never served and have been away for a day, as seen by all gateways of the network."""
     database, links = services.database, services.links
     await database.note_nodes_seen(list(links.links))
@@ -182,7 +182,7 @@ async def _forget_nodes(services: Services) -> None:
 async def _tidy(services: Services) -> None:
     """Delete what is past its retention."""
     database, months = services.database, services.settings.keep_months
-    await _forget_nodes(services)
+    await forget_nodes(services)
     await database.forget_old_matches()
     await database.history.forget_old()
     await database.forget_old_tokens()

@@ -54,7 +54,9 @@ def render_status(nodes: Collection[tuple[NodeRow, NodeState]], *, jobs_running:
         running=jobs_running,
         models=len(models),
         regions="".join(_table_row(region, _state_counts(by_region[region])) for region in sorted(by_region)),
-        model_rows="".join(_table_row(model, str(models[model]), str(warm[model])) for model, _ in models.most_common(MODELS_SHOWN)),
+        model_rows="".join(
+            _table_row(model, str(models[model]), str(warm[model])) for model, _ in models.most_common(MODELS_SHOWN)
+        ),
     )
 
 

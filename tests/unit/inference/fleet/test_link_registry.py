@@ -14,6 +14,7 @@ from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.core.errors import JoinRefused, LinkLost, SparewattError, StoreUnavailable
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import seeded
+from sparewatt.inference.fleet.fleet_limits import FleetBounds
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
@@ -98,10 +99,13 @@ class Visit:
 class Registry(LinkRegistry):
     """The registry, with all that it works on in reach."""
 
-    def __init__(self, ports: LinkPorts | None = None, demand: UnmetDemand | None = None) -> None:
+    def __init__(
+        self, ports: LinkPorts | None = None, demand: UnmetDemand | None = None, bounds: FleetBounds | None = None
+    ) -> None:
         self.clock, self.table, self.tokens = ManualClock(), NodeTable(), Tokens()
         self.visits: list[Visit] = []
         self.left: list[NodeId] = []
+        self.forgotten: list[NodeId] = []
         self.n_sendings = 0
         super().__init__(
             {},
@@ -115,6 +119,8 @@ class Registry(LinkRegistry):
             before_sending=self._count_sending,
             on_left=self.left.append,
             demand=demand,
+            bounds=bounds,
+            on_forgotten=self.forgotten.append,
         )
 
     def _count_sending(self) -> None:
