@@ -41,9 +41,11 @@ def read_cursor(request: web.Request, shape: type[_Key]) -> _Key | None:
     if text is None:
         return None
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(text[:_CURSOR_CHARS_MAX].encode("ascii")), type=shape)
+        data = base64.urlsafe_b64decode(text[:_CURSOR_CHARS_MAX].encode("ascii"))
+        key: _Key = msgspec.json.decode(data, type=shape)
     except (ValueError, binascii.Error, msgspec.DecodeError):
         raise InvalidField("'after' is the 'next' of the page before, with the same query.", param="after") from None
+    return key
 
 
 def write_cursor(key: tuple[Any, ...]) -> str:

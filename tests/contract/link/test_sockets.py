@@ -10,7 +10,7 @@ import pytest
 from sparewatt.core.errors import LinkFlooded, LinkLost, ProtocolViolation
 from sparewatt.core.limits import KIB, LINK_MESSAGE_BYTES_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.link.sockets import CLOSED_FOR, CLOSE_FLOODED, LINK_EARLY_BYTES_MAX, Socket
+from sparewatt.link.sockets import CLOSE_FLOODED, CLOSED_FOR, LINK_EARLY_BYTES_MAX, Socket
 from tests.contract.link.conftest import Pair
 from tests.contract.link.listeners import RecordingListener
 from tests.waiting import CEILING_S, until

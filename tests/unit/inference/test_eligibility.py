@@ -208,8 +208,8 @@ def test_nothing_is_kept_of_a_model_that_nobody_has_any_more() -> None:
     for number in (1, 2):
         fleet.table.set_specs(node_id(number), some_specs(a_model(id="another")))
     eligibility.forget_absent_models()
-    kept = (eligibility._verdicts, eligibility._facts, eligibility._highest, eligibility._uniform)
-    assert (*map(len, kept), eligibility._verdict_count) == (0, 0, 0, 0, 0)
+    assert (len(eligibility._verdicts), eligibility._verdict_count) == (0, 0)
+    assert (eligibility._facts, eligibility._highest, eligibility._uniform) == ({}, {}, {})
 
 
 def test_so_are_the_verdictsof_policies_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,12 @@ from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
 from sparewatt.protocol.link.node_report import ModelReport
 
-ModelKey = tuple[int, str]
-"""Models of many owners first: whoever makes up names cannot push them off the first page."""
+
+class ModelKey(NamedTuple):
+    """Models of many owners first: whoever makes up names cannot push them off the first page."""
+
+    minus_owners: int
+    id: str
 
 
 class ServedModel(NamedTuple):
@@ -45,7 +49,7 @@ class ModelEndpoints:
         page: PageSelection[ModelKey, str] = PageSelection(after=read_cursor(request, ModelKey), limit=limit)
         reports = await self._reports_by_model()
         for model, found in reports.items():
-            page.add((-len(found.owners), model), model)
+            page.add(ModelKey(-len(found.owners), model), model)
         shown = page.items()
         following = write_cursor(shown[limit - 1][0]) if len(shown) > limit else None
         data = [self._describe(model, reports[model].reports) for _, model in shown[:limit]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from typing import Any
+from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
 
@@ -22,16 +22,30 @@ from sparewatt.protocol.api.nodes import PolicyFilterStep
 RELAXATIONS_FACTS_MAX = 2_000
 """Models of connected nodes that are looked at for what would help a policy that allows nobody: some 20 ms."""
 
-NodeKey = tuple[bool, str, str]
-"""Connected nodes first, then by name."""
-PolicyKey = tuple[bool, float, float, float, str, str]
-"""Connected nodes first, then in the policy's order."""
+
+class NameKey(NamedTuple):
+    """Connected nodes first, then by name."""
+
+    is_away: bool
+    name: str
+    id: str
+
+
+class PolicyKey(NamedTuple):
+    """Connected nodes first, then in the policy's order."""
+
+    is_away: bool
+    position: float
+    unmet: float
+    measure: float
+    name: str
+    id: str
 
 
 class NodeListing:
-    def __init__(self, policy: Policy | None, *, after: tuple[Any, ...] | None, limit: int) -> None:
+    def __init__(self, policy: Policy | None, *, after: NameKey | PolicyKey | None, limit: int) -> None:
         self._policy = policy
-        self.page: PageSelection[Any, NodeRow] = PageSelection(after=after, limit=limit)
+        self.page: PageSelection[NameKey | PolicyKey, NodeRow] = PageSelection(after=after, limit=limit)
         self.total = 0
         self._dropped: Counter[str | None] = Counter()
         """By the field that ruled a node out; None for those that are allowed."""
@@ -42,14 +56,14 @@ class NodeListing:
         """Returns how many models were looked at."""
         self.total += 1
         if self._policy is None:
-            self.page.add((not row.connected, row.specs.name, row.id), row)
+            self.page.add(NameKey(not row.connected, row.specs.name, row.id), row)
             return 1
         facts = facts_of(row)
         mismatch = check_node(self._policy, facts)
         self._dropped[mismatch] += 1
         if mismatch is None:
-            order = (_finite(value) for value in sort_key(self._policy, facts))
-            self.page.add((not row.connected, *order, row.specs.name, row.id), row)
+            position, unmet, measure = (_finite(value) for value in sort_key(self._policy, facts))
+            self.page.add(PolicyKey(not row.connected, position, unmet, measure, row.specs.name, row.id), row)
         elif row.connected and self._facts_kept < RELAXATIONS_FACTS_MAX:
             self._connected.append(facts)
             self._facts_kept += len(facts)

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
-from sparewatt.api.nodes.node_listing import NodeKey, NodeListing, PolicyKey
+from sparewatt.api.nodes.node_listing import NameKey, NodeListing, PolicyKey
 from sparewatt.api.paging import PAGE_QUERY, read_cursor, read_limit, take_turns, write_cursor
 from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import WORK, EmptyMessage, NodeWork, WorkReply
@@ -71,7 +71,7 @@ class NodeEndpoints:
         """List the nodes, by any field of a policy, 200 to a page."""
         conditions = [(name, value) for name, value in request.query.items() if name not in PAGE_QUERY]
         policy = read_query(conditions) if conditions else None
-        after = read_cursor(request, NodeKey) if policy is None else read_cursor(request, PolicyKey)
+        after = read_cursor(request, NameKey) if policy is None else read_cursor(request, PolicyKey)
         limit = read_limit(request)
         listing = NodeListing(policy, after=after, limit=limit)
         await take_turns(list(self.table), listing.add)
