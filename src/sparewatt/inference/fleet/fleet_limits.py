@@ -5,7 +5,7 @@ Every error says what the owner can do. None of them is final: a node that is re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass, field
 
 from sparewatt.accounts.rate_limits import TokenBuckets
@@ -17,7 +17,7 @@ from sparewatt.core.plural import pluralize
 NODES_PER_ACCOUNT = 500
 MODELS_PER_ACCOUNT = 1_000
 """Counted on each node that has them, while it is connected: each takes about 12 kB of a gateway's memory."""
-JOINS_BURST, JOINS_PER_S = 10, 1 / 6
+JOINS_BURST, JOINS_PER_S = 20, 1 / 3
 """Of one node: enough for a line that drops every few seconds."""
 SPECS_BURST, SPECS_PER_S = 10, 1.0
 """Of one node, those that are written into the table; of others, the last one is, later."""
@@ -33,10 +33,10 @@ class FleetBounds:
     models_per_account: int = MODELS_PER_ACCOUNT
     models_per_node: int = MODELS_PER_NODE_MAX
 
-    def check(self, models: int, *, is_new: bool, nodes_known: int, others_models: Iterable[int]) -> None:
+    def check(self, models: int, *, is_new: bool, nodes_known: int, others_models: int) -> None:
         """Raises JoinRefused. `is_new`: whether the node is none of the account's `nodes_known`.
 
-        `others_models`: how many models each other connected node of the account has.
+        `others_models`: how many models the account's other connected nodes have.
         """
         if models > self.models_per_node:
             raise JoinRefused(
@@ -52,15 +52,41 @@ class FleetBounds:
                 reason="nodes_per_account",
                 final=False,
             )
-        others = sum(others_models)
-        if others + models > self.models_per_account:
+        if others_models + models > self.models_per_account:
             raise JoinRefused(
-                f"Your other nodes report {pluralize(others, 'model')} and this one {models}; this network takes "
+                f"Your other nodes report {pluralize(others_models, 'model')} and this one {models}; this network takes "
                 f"{self.models_per_account} per account. Serve fewer, or ask its operator for a higher "
                 "--models-per-account.",
                 reason="models_per_account",
                 final=False,
             )
+
+
+class ModelTally:
+    """How many models the connected nodes of each account have: a sum, since every join asks for it."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[NodeId, tuple[AccountId, int]] = {}
+        self._by_account: Counter[AccountId] = Counter()
+
+    def put(self, node_id: NodeId, owner: AccountId, models: int) -> None:
+        """A connected node has reported."""
+        self.remove(node_id)
+        self._by_node[node_id] = owner, models
+        self._by_account[owner] += models
+
+    def remove(self, node_id: NodeId) -> None:
+        owner, models = self._by_node.pop(node_id, (None, 0))
+        if owner is not None:
+            self._by_account[owner] -= models
+            if not self._by_account[owner]:
+                del self._by_account[owner]
+
+    def others(self, node_id: NodeId, owner: AccountId) -> int:
+        """Models of the account's connected nodes without this one."""
+        known = self._by_node.get(node_id)
+        own = known[1] if known is not None and known[0] == owner else 0
+        return self._by_account[owner] - own
 
 
 @dataclass(slots=True)

@@ -248,6 +248,7 @@ class LinkRegistry:
             socket.close()
             return
         self._table.set_owner(node_id, self.owners[node_id])
+        self.admission.tally.put(node_id, self.owners[node_id], len(specs.models))
         send_queue = SendQueue(before_sending=self._before_sending)
         link = NodeLink(node_id, send_queue=send_queue, observer=self, clock=self._clock)
         held = self._held[node_id] = LinkedNode(self, link, send_queue, socket, takes_names=admitted.takes_names)
@@ -279,6 +280,7 @@ class LinkRegistry:
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
         self.power.forget(node_id)
         self.servers.pop(node_id, None)
+        self.admission.tally.remove(node_id)
         self._specs_waiting.pop(node_id, None)
         self._on_left(node_id)
         self.changed.add(node_id)
@@ -459,6 +461,7 @@ class LinkRegistry:
 
     def _write_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self._table.set_specs(node_id, self._named(node_id, specs))
+        self.admission.tally.put(node_id, self.owners[node_id], len(specs.models))
         self.changed.add(node_id)
         self._tell_names(node_id)
         self._rename_stale()

@@ -14,7 +14,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import JoinRefused
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import Rng
-from sparewatt.inference.fleet.fleet_limits import FleetBounds, FleetRates
+from sparewatt.inference.fleet.fleet_limits import FleetBounds, FleetRates, ModelTally
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.handshake import authenticate_node
 from sparewatt.link.handshake_places import HandshakePlace, HandshakePlaces
@@ -41,6 +41,8 @@ class NodeAdmission:
     clock: Clock
     rng: Rng
     places: HandshakePlaces = field(default_factory=HandshakePlaces)
+    tally: ModelTally = field(default_factory=ModelTally)
+    """Of connected nodes; the registry of links writes it."""
 
     async def admit(self, socket: Socket, *, address: str) -> AdmittedNode:
         """Raises JoinRefused, ProtocolViolation, LinkLost or StoreUnavailable."""
@@ -64,14 +66,8 @@ class NodeAdmission:
 
     def check_models(self, node_id: NodeId, owner: AccountId, models: int) -> None:
         """Whether the account's bounds allow the node so many. Raises JoinRefused."""
-        known = self.table.nodes_of(owner)
-        rows = [row for each in known if each != node_id and (row := self.table.get(each)) is not None]
-        self.bounds.check(
-            models,
-            is_new=node_id not in known,
-            nodes_known=len(known),
-            others_models=(len(row.specs.models) for row in rows if row.connected),
-        )
+        known, others = self.table.nodes_of(owner), self.tally.others(node_id, owner)
+        self.bounds.check(models, is_new=node_id not in known, nodes_known=len(known), others_models=others)
 
     @contextmanager
     def _place(self, network: str, socket: Socket) -> Iterator[HandshakePlace]:

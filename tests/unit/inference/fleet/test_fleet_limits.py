@@ -15,6 +15,7 @@ from sparewatt.inference.fleet.fleet_limits import (
     SPECS_BURST,
     FleetBounds,
     FleetRates,
+    ModelTally,
 )
 from tests.unit.inference.nodes import node_id
 
@@ -25,16 +26,16 @@ LENDER, OTHER = AccountId("acc_lender"), AccountId("acc_other")
 @pytest.mark.parametrize(
     ("models", "is_new", "nodes_known", "others", "reason"),
     [
-        (4, True, 2, [3, 3], None),
-        (5, True, 0, [], "models_per_node"),
-        (1, True, 3, [1, 1], "nodes_per_account"),
-        (1, False, 3, [1, 1], None),
-        (4, False, 3, [4, 3], "models_per_account"),
-        (0, False, 3, [10], None),
+        (4, True, 2, 6, None),
+        (5, True, 0, 0, "models_per_node"),
+        (1, True, 3, 2, "nodes_per_account"),
+        (1, False, 3, 2, None),
+        (4, False, 3, 7, "models_per_account"),
+        (0, False, 3, 10, None),
     ],
 )
 def test_a_node_is_refused_by_the_bound_that_it_exceeds(
-    models: int, *, is_new: bool, nodes_known: int, others: list[int], reason: str | None
+    models: int, *, is_new: bool, nodes_known: int, others: int, reason: str | None
 ) -> None:
     with nullcontext() if reason is None else pytest.raises(JoinRefused) as refused:
         BOUNDS.check(models, is_new=is_new, nodes_known=nodes_known, others_models=others)
@@ -48,7 +49,21 @@ def test_a_node_is_refused_by_the_bound_that_it_exceeds(
 )
 def test_a_refusal_names_the_operator_s_setting(models: int, nodes_known: int, setting: str) -> None:
     with pytest.raises(JoinRefused, match=setting):
-        BOUNDS.check(models, is_new=True, nodes_known=nodes_known, others_models=[7])
+        BOUNDS.check(models, is_new=True, nodes_known=nodes_known, others_models=7)
+
+
+def test_a_tally_counts_each_connected_node_once_by_its_latest_report() -> None:
+    tally = ModelTally()
+    tally.put(node_id(1), LENDER, 3)
+    tally.put(node_id(1), LENDER, 5)
+    tally.put(node_id(2), LENDER, 2)
+    tally.put(node_id(3), OTHER, 9)
+    assert [tally.others(node_id(n), LENDER) for n in (1, 2, 3)] == [2, 5, 7]
+    tally.put(node_id(2), OTHER, 2)  # the account was handed over
+    assert (tally.others(node_id(1), LENDER), tally.others(node_id(3), OTHER)) == (0, 2)
+    for number in (1, 2, 3, 3):
+        tally.remove(node_id(number))
+    assert (tally._by_node, tally._by_account) == ({}, {})
 
 
 def joins(rates: FleetRates, node: NodeId, *, now_s: float, tries: int) -> int:
