@@ -54,8 +54,8 @@ class FleetBounds:
             )
         if others_models + models > self.models_per_account:
             raise JoinRefused(
-                f"Your other nodes report {pluralize(others_models, 'model')} and this one {models}; this network takes "
-                f"{self.models_per_account} per account. Serve fewer, or ask its operator for a higher "
+                f"Your other nodes report {pluralize(others_models, 'model')} and this one {models}; this network "
+                f"takes {self.models_per_account} per account. Serve fewer, or ask its operator for a higher "
                 "--models-per-account.",
                 reason="models_per_account",
                 final=False,
