@@ -65,6 +65,12 @@ class TokenBuckets:
         self._by_name.move_to_end(name)
         return bucket.take(now_s, self.share * count)
 
+    def give_back(self, name: Hashable) -> None:
+        """What was taken last does not count after all."""
+        bucket = self._by_name.get(name)
+        if bucket is not None:
+            bucket.level = min(bucket.capacity, bucket.level + self.share)
+
 
 class RateMeter:
     """What one key or address has left of its two limits. It may be overdrawn: usage is known only afterwards.

@@ -96,6 +96,7 @@ def gateway() -> None:
 @click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")
 @click.option("--development", is_flag=True, default=None, help="Users may deposit test money; never in public.")
 @click.option("--signup-credit-usd", metavar="USD", help="Free credits of a new account.")
+@click.option("--price-cap-usd-per-mtok", metavar="USD", help="The most that a request without max_price pays per 1M.")
 @click.option("--treasury-daily-usd", metavar="USD", help="What serving free credits may earn per day, in all.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
 @examples(

@@ -246,3 +246,6 @@ def _print_derivations(models: list[NodeModel]) -> None:
         prose("PRICE", lambda row: row[2]),
     ]
     output.print_table(columns, derivations)
+    for model in models:
+        if model.price.notice:
+            output.note(f"{model.id}: {model.price.notice}")

@@ -49,6 +49,7 @@ SparewattError                      code                     status  retry
 │   ├── NoEligibleNode              no_eligible_node           503    no     (a policy rules every node out)
 │   └── NoCapacity                  no_capacity                503    yes    (the eligible nodes are full or offline)
 ├── StoreUnavailable                store_unavailable          503    yes
+│   └── DiskFull                    disk_full                  503    yes    (of a gateway, or of its database)
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
 ├── ChainError                      (between this gateway and the chain)
@@ -262,6 +263,9 @@ class NoCapacity(NoMatch, code="no_capacity", retryable=True): ...
 
 
 class StoreUnavailable(SparewattError, code="store_unavailable", status=503, retryable=True): ...
+
+
+class DiskFull(StoreUnavailable, code="disk_full"): ...
 
 
 class ShuttingDown(SparewattError, code="shutting_down", status=503, retryable=True): ...

@@ -33,6 +33,8 @@ from sparewatt.edge.settings import EdgeSettings
 from sparewatt.store.database import KeyRow
 
 _COOKIE = "sparewatt_session"
+DEVICE_COOKIE_LIFE_S = 180 * 24 * 3600.0
+"""Longer than anybody stays away from an account in use."""
 _HTTPS_ONLY = "max-age=31536000"
 """HSTS for a year, sent only where TLS ends in this process; a proxy in front sets its own."""
 
@@ -180,6 +182,23 @@ def set_cookie(reply: web.Response, token: str, settings: EdgeSettings) -> None:
         cookie_name(settings),
         token,
         max_age=int(SESSION_LIFE_S),
+        path="/",
+        httponly=True,
+        secure=_is_secure(settings),
+        samesite="Strict",
+    )
+
+
+def device_cookie_name(settings: EdgeSettings) -> str:
+    return f"{cookie_name(settings)}_device"
+
+
+def set_device_cookie(reply: web.Response, token: str, settings: EdgeSettings) -> None:
+    """It tells this browser from strangers who guess passwords; it stays when the session ends, and opens nothing."""
+    reply.set_cookie(
+        device_cookie_name(settings),
+        token,
+        max_age=int(DEVICE_COOKIE_LIFE_S),
         path="/",
         httponly=True,
         secure=_is_secure(settings),

@@ -102,6 +102,8 @@ class GatewaySettings:
     """How long free credits last."""
     grants_per_address_day: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
     """How many new accounts from one address get them, per day."""
+    price_cap_usd_per_mtok: str = "20"
+    """The most that a request without `max_price` pays per million tokens, whatever nodes ask."""
     treasury_daily_usd: str = "0"
     """The part of the treasury that becomes payable per day, to nodes that served free credits."""
     payout_hours: Annotated[float, Meta(gt=0, le=24 * 366)] = 24.0

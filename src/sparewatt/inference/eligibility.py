@@ -43,7 +43,7 @@ VERDICTS_KEPT_MAX = 1_000_000
 """Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
 
 USUAL_PRICE = "usual_price"
-"""The filter of the default price cap: nodes dearer than what was held for a job whose policy names no price."""
+"""The filter of the default price cap (`price_caps.py`): nodes dearer than what was held for a job that names none."""
 _NO_VERSION = -2
 """Equal to no version of a model's columns, nor to -1, which stands for a model without nodes."""
 _ALL_NODES: Sequence[AllowedNodes | None] = (None,)

@@ -93,6 +93,8 @@ class Site:
     is_malformed: bool = False
     """Of those, one whose answers are not even well-formed."""
     fail_share: float = 0.0
+    is_known: bool = True
+    """Whether the network had timed it before the simulation begins; else it is a newcomer."""
     server: str = "vllm"
     slots: int = SLOTS["vllm"][0]
     prefix_ram_bytes: float = 0.0
@@ -225,7 +227,7 @@ def _with_faults(sites: list[Site], faults: FaultRates, *, seed: int) -> tuple[S
 
 
 def _liar(site: Site) -> Site:
-    return replace(site, claims=LIE)
+    return replace(site, claims=LIE, is_known=False)
 
 
 def _cheater(site: Site) -> Site:

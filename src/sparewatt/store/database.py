@@ -19,10 +19,12 @@ from sparewatt.store.accounts import AccountStore, Role
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.chain_requests import ChainRequestStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
+from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
+from sparewatt.store.node_timings import NodeTimingStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.power import PowerStore
 from sparewatt.store.responses import ResponseStore
@@ -100,15 +102,27 @@ class Database:
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)
         self.node_results = NodeResultStore(pool)
+        self.node_timings = NodeTimingStore(pool)
+        self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
         self.power = PowerStore(pool)
         self.responses = ResponseStore(pool)
         self.statements = StatementStore(pool)
 
     @classmethod
-    async def connect(cls, dsn: str) -> Database:
-        """Connect and bring the schema up to date. Raises StartupError with what to check."""
-        return cls(await ConnectionPool.connect(dsn))
+    async def connect(cls, dsn: str, *, is_disk_low: Callable[[], bool] = lambda: False) -> Database:
+        """Connect and bring the schema up to date. Raises StartupError with what to check.
+
+        `is_disk_low`: whether a server on this machine has no room for its files.
+        """
+        return cls(await ConnectionPool.connect(dsn, is_disk_low=is_disk_low))
+
+    async def ping(self) -> None:
+        await self._pool.execute("ping")
+
+    def take_disk_full(self) -> bool:
+        """Whether Postgres has said since the last call that its disk is full."""
+        return self._pool.take_disk_full()
 
     async def close(self) -> None:
         await self._pool.close()

@@ -206,7 +206,7 @@ async def test_a_stopping_gateway_is_not_ready_and_takes_no_jobs() -> None:
         stopping = await client.get("/readyz")
         refused = await client.post("/v1/chat/completions", headers=bearer(), data=BODY)
         assert (await client.get("/healthz")).status == 200
-    assert ready == {"status": "ready", "nodes_serving": 2}
+    assert ready == {"status": "ready", "nodes_serving": 2, "causes": []}
     assert (stopping.status, refused.status) == (503, 503)
     assert refused.headers["retry-after"] == "2"
 

@@ -106,4 +106,5 @@ def test_nonsense_passes_and_counts_as_no_answer() -> None:
 def test_faults_change_nothing_else_about_the_fleet() -> None:
     honest, spoilt = make().scenario.sites, make(faults=FaultRates(liars=0.5)).scenario.sites
     assert sum(site.claims > 1 for site in spoilt) == 12
-    assert [replace(site, claims=1.0) for site in spoilt] == list(honest)
+    assert all(site.is_known == (site.claims == 1.0) for site in spoilt), "who lies has not been timed yet"
+    assert [replace(site, claims=1.0, is_known=True) for site in spoilt] == list(honest)

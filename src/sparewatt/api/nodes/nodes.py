@@ -62,6 +62,8 @@ class NodeEndpoints:
     sensors_of: Callable[[NodeId], Sensors | None]
     """The latest readings of a node."""
     peers: PeerClient
+    price_notice: Callable[[ModelReport], str | None] = lambda _: None
+    """What the owner of a node should know about its price for a model, if anything."""
     handle_secret: bytes
     """Keys the handles by which the public feed names nodes."""
     clock: Clock
@@ -145,7 +147,12 @@ class NodeEndpoints:
             gpus=[_gpu_of(gpu) for gpu in specs.gpus],
             paused=row.load.paused,
             kv_used=row.load.kv_used,
-            models=[_model_of(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
+            models=[
+                _model_of(
+                    model, hourly_price_nano=specs.hourly_price_nano, price_notice=self._price_notice_of(row, model)
+                )
+                for model in specs.models
+            ],
             running=row.load.running,
             queued=row.load.queued,
             slots=specs.slots,
@@ -157,6 +164,9 @@ class NodeEndpoints:
             yours=row.owner is not None and row.owner == principal.account_id,
             sensors=None if sensors is None else msgspec.convert(sensors, NodeSensors, from_attributes=True),
         )
+
+    def _price_notice_of(self, row: NodeRow, model: ModelReport) -> str | None:
+        return self.price_notice(model) if row.connected else None
 
 
 def _fitting(found: Sequence[tuple[tuple[Any, ...], NodeRow]], limit: int) -> int:
@@ -194,7 +204,7 @@ def _gpu_of(gpu: GpuSpec) -> NodeGpu:
     )
 
 
-def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
+def _model_of(model: ModelReport, *, hourly_price_nano: int, price_notice: str | None) -> NodeModel:
     derivation = derivation_of(model, hourly_price_nano=hourly_price_nano)
     return NodeModel(
         id=model.id,
@@ -211,6 +221,7 @@ def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
             completion_usd_per_mtok=format_usd(model.completion_price_nano),
             prompt_derivation=derivation.prompt,
             completion_derivation=derivation.completion,
+            notice=price_notice,
         ),
     )
 

@@ -211,7 +211,8 @@ class JobRun:
     def on_output(self, data: bytes) -> None:
         if self.record.attempts[-1].first_token_ms is None:
             self._begin_output("text/event-stream")
-        self._send(data)
+        if self._attempt is None or not self._attempt.is_complete or self._is_booked():
+            self._send(data)
 
     def direct_path(self) -> DirectPath | None:
         return self._sink.direct_path() if self._has_output and not self._stale_bytes else None
@@ -230,6 +231,10 @@ class JobRun:
         return self._cost_nano / NANO_PER_USD
 
     def on_done(self, data: bytes) -> None:
+        if data:
+            self.record.attempts[-1].delivered = self._attempt.delivered if self._attempt is not None else None
+            if not self._is_booked():
+                return
         self._begin_output("text/event-stream" if self.job.call.stream else "application/json")
         if data:
             self._send(data)
@@ -309,6 +314,8 @@ class JobRun:
         wants_usage, tab = self.job.call.wants_usage, self.job.tab
         counts = Usage(self._prompt_tokens(), min(self._failover.tokens, 1 << 24)) if wants_usage else None
         cost_usd = None if tab is None else tab.cost(self.record.attempts) / NANO_PER_USD
+        if not self._is_booked():
+            return
         self._send(ending(self._failover.seam(), finish, usage=counts, cost_usd=cost_usd))
         self._succeed()
 
@@ -424,9 +431,10 @@ class JobRun:
     def _learn_speed(self) -> None:
         """How many steps the answer took since its first token, by the gateway's clock."""
         attempt, reservation = self._attempt, self._reservation
-        if attempt is None or reservation is None or not attempt.has_output or attempt.was_throttled:
+        if attempt is None or reservation is None or attempt.was_throttled:
             return
-        self._table.note_answer(reservation, steps=attempt.tokens - 1, now_s=self._clock.now_s())
+        steps = attempt.tokens - 1 if reservation.is_streamed else attempt.tokens
+        self._table.note_answer(reservation, steps=steps, now_s=self._clock.now_s())
 
     def _begin_output(self, content_type: str) -> None:
         """Before the first output of this attempt is forwarded: note it, and start the reply if it is the first."""
@@ -531,6 +539,17 @@ class JobRun:
             self._sink.fail(error, self._headers())
             self.record.error_status, self.record.error_code = error.status, error.code
         self._end(Outcome.FAILED)
+
+    def _is_booked(self) -> bool:
+        """Journal the whole answer before the client has its end. If that fails, the reply ends in an error instead."""
+        try:
+            if self.job.tab is not None:
+                self.job.tab.note_complete(self.record.attempts)
+        except SparewattError as error:
+            self._stop_attempt(Outcome.CANCELLED, error.code)
+            self._fail(error)
+            return False
+        return True
 
     def _succeed(self) -> None:
         record = self.record.attempts[-1]

@@ -102,6 +102,10 @@ class Tab(Protocol):
         """The cost of what these attempts have delivered so far."""
         ...
 
+    def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
+        """The answer is whole, and its client does not have the end yet. Raises if it cannot be journalled."""
+        ...
+
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
         """The job is over. Called once."""
         ...

@@ -11,7 +11,7 @@ from sparewatt.protocol.api.feed import NodeStateName, OutcomeName
 from sparewatt.protocol.link.node_report import Capability, ModelState
 
 MatcherFilterName = Literal[
-    "model", "online", "accepting", "context", "vram", "measured", "capacity", "not_tried", "shortlist"
+    "model", "online", "accepting", "context", "vram", "measured", "capacity", "timed", "not_tried", "shortlist"
 ]
 """The matcher's filters. Each is named by what a rejected node lacks."""
 FailureCauseName = Literal[
@@ -85,6 +85,8 @@ class ModelPrice(msgspec.Struct, frozen=True, kw_only=True):
     completion_usd_per_mtok: str
     prompt_derivation: str
     completion_derivation: str
+    notice: str | None = None
+    """If it is above what requests without a `max_price` pay: a sentence that says so, and what they pay."""
 
 
 class NodeModel(msgspec.Struct, frozen=True, kw_only=True):
