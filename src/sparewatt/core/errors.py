@@ -315,12 +315,18 @@ class LinkError(SparewattError, code="link_error"): ...
 class ProtocolViolation(LinkError, code="protocol_violation"): ...
 
 
+class LinkFlooded(ProtocolViolation):
+    """It sent more reports than the link takes."""
+
+
 class JoinRefused(LinkError):
     """The gateway rejected this node. `reason` tells the agent whether to dial again."""
 
-    def __init__(self, message: str, *, reason: str) -> None:
+    def __init__(self, message: str, *, reason: str, final: bool = True) -> None:
+        """`final`: dialling again with the same key and token cannot help."""
         super().__init__(message)
         self.reason = reason
+        self.final = final
 
 
 class LinkLost(LinkError, code="link_lost", retryable=True): ...

@@ -28,7 +28,7 @@ from sparewatt.core.errors import RateLimited
 from sparewatt.core.limits import SESSION_LIFE_S
 from sparewatt.edge.cors import cors_headers
 from sparewatt.edge.http1 import SERVER
-from sparewatt.edge.proxies import client_address
+from sparewatt.edge.proxies import forwarded_address
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.store.database import KeyRow
 
@@ -60,11 +60,8 @@ class RequestContext:
 
     @property
     def address(self) -> str:
-        """The client's address: the socket's peer, or what our own reverse proxy forwarded."""
-        settings = self.settings
-        if not settings.behind_proxy:
-            return self.peer
-        return client_address(self.peer, self.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
+        """The client's, also behind our own reverse proxy."""
+        return forwarded_address(self.peer, self.headers, self.settings)
 
     def reply_lines(self, now_s: float) -> str:
         """Header lines of every reply: request id, time until the reply began, remaining rate limit.

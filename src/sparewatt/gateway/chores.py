@@ -18,9 +18,11 @@ from sparewatt.gateway.health_probe import DATABASE_PROBE_S, PROBE_S
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
+from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
 from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
 from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
+from sparewatt.machine.free_memory import release_free_memory
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
@@ -32,6 +34,8 @@ REFILL_S = 0.01
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 GC_YOUNG, GC_OLDER = 20_000, 10
 """New objects until the young generation is collected, and how many such rounds until an older one is."""
+
+MEMORY_S = 10.0
 
 Work = Callable[[], Awaitable[object]]
 
@@ -81,6 +85,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("money", 600.0, services.money.run_chores),
         Chore("power_save", 5.0, partial(save_power, services)),
         Chore("tidy", 3600.0, partial(_tidy, services)),
+        Chore("memory", MEMORY_S, MemoryRelease(services).run),
     ]
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
@@ -160,6 +165,21 @@ def tune_garbage_collector() -> None:
     gc.set_threshold(GC_YOUNG, GC_OLDER, GC_OLDER)
 
 
+class MemoryRelease:
+    """After nodes have left: drops what is cached of models that nobody has any more, and frees the heap."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._version = services.links.version
+
+    async def run(self) -> None:
+        services = self._services
+        if self._version != services.links.version:
+            self._version = services.links.version
+            services.eligibility.forget_absent_models()
+            await asyncio.to_thread(release_free_memory)
+
+
 async def _check_health(services: Services) -> None:
     services.links.drop_silent()
     leaked = services.table.expire_reservations(older_than_s=LEAK_AGE_S, now_s=services.clock.now_s())
@@ -174,9 +194,19 @@ async def _report_responses(services: Services) -> None:
         services.responses.cancel(response_id)
 
 
+async def forget_nodes(services: Services) -> None:
+    """Forget nodes that never served and have been away for a day, as seen by all gateways of the network."""
+    database, links = services.database, services.links
+    await database.note_nodes_seen(list(links.links))
+    await database.forget_unserved_nodes(after_s=FORGET_AFTER_S)
+    if away := links.forgettable():
+        links.forget(await database.forgotten_among(away))
+
+
 async def _tidy(services: Services) -> None:
     """Delete what is past its retention."""
     database, months = services.database, services.settings.keep_months
+    await forget_nodes(services)
     await database.forget_old_matches()
     await database.history.forget_old()
     await database.forget_old_tokens()

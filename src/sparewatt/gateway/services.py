@@ -43,6 +43,7 @@ from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.fleet.alias_service import AliasService
+from sparewatt.inference.fleet.fleet_limits import FleetBounds
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, countersign
 from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
@@ -181,6 +182,12 @@ class Services:
             on_left=prefixes.forget,
             catalog=self.catalog,
             demand=self.demand,
+            bounds=FleetBounds(
+                nodes_per_account=settings.nodes_per_account,
+                models_per_account=settings.models_per_account,
+                models_per_node=settings.models_per_node,
+            ),
+            on_forgotten=self._on_node_forgotten,
         )
         self.timings = TimingExchange(table, self.database.node_timings)
         self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
@@ -197,6 +204,7 @@ class Services:
             observer=self.counter,
             prefixes=prefixes,
         )
+        self.eligibility = Eligibility(table, clock=clock)
         self.price_caps = PriceCaps(
             table,
             metering.delivered.of if metering is not None else lambda _: {},
@@ -207,7 +215,7 @@ class Services:
             table=table,
             admission=self.admission,
             dispatcher=self.dispatcher,
-            eligibility=Eligibility(table, clock=clock),
+            eligibility=self.eligibility,
             prices=self.price_caps,
             metering=metering,
             network_policy=read_network_policy(settings.route),
@@ -275,12 +283,22 @@ class Services:
             collector=collector, drain=self.drain, health=self.readiness, ports=self.slot.metrics_ports
         )
 
+    def _on_node_forgotten(self, node_id: NodeId) -> None:
+        self.counter.totals.node_tokens.pop(node_id, None)
+        self.live.forget(node_id)
+
     async def load_known_nodes(self) -> None:
         """Add nodes that Postgres knows and this process has not seen: offline in the table until they connect."""
         for node in await self.database.list_nodes():
             self.links.owners.setdefault(node.id, node.account_id)
             if node.specs is not None and self.table.get(node.id) is None:
-                self.links.remember(node.id, node.account_id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
+                self.links.remember(
+                    node.id,
+                    node.account_id,
+                    node.specs,
+                    last_seen_unix_s=node.last_seen_unix_s,
+                    has_served=node.has_served,
+                )
 
 
 async def assemble(

@@ -291,6 +291,15 @@ class Eligibility:
         row = self._table.get(node_id)
         return row is not None and row.connected
 
+    def forget_absent_models(self) -> None:
+        """Drop what is cached of models that no node has any more: facts and lists refer to reports and columns."""
+        has_model = self._table.has_model
+        self._facts = {model: facts for model, facts in self._facts.items() if has_model(model)}
+        self._highest = {model: prices for model, prices in self._highest.items() if has_model(model)}
+        self._uniform = {key: uniform for key, uniform in self._uniform.items() if has_model(key[0])}
+        for terms in [terms for terms in self._verdicts if not has_model(terms.model)]:
+            self._verdict_count -= len(self._verdicts.pop(terms).verdicts)
+
     def nodes_of(self, account: AccountId) -> Collection[NodeId]:
         return self._table.nodes_of(account)
 

@@ -77,6 +77,8 @@ class StoredNode:
     account_id: AccountId
     specs: NodeSpecs | None
     last_seen_unix_s: float | None
+    has_served: bool
+    """Whether it ever finished a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ class Database:
     # nodes
 
     async def list_nodes(self) -> list[StoredNode]:
+        """Without those that are forgotten."""
         return await self._pool.rows_as(_stored_node, "list_nodes", NODES_MAX)
 
     async def find_node_owner(self, node_id: NodeId) -> NodeOwner | None:
@@ -193,6 +196,17 @@ class Database:
         """With their specs, and when each was seen last (Unix seconds)."""
         rows = [(node_id, msgspec.json.encode(specs).decode(), seen_at) for node_id, specs, seen_at in nodes]
         await self._pool.execute("save_nodes", *to_columns(rows, width=3))
+
+    async def note_nodes_seen(self, node_ids: Sequence[NodeId]) -> None:
+        """They are connected right now."""
+        await self._pool.execute("note_nodes_seen", list(node_ids))
+
+    async def forget_unserved_nodes(self, *, after_s: float) -> None:
+        """Nodes that never served and were not seen for so long. They stay registered: their keys may join again."""
+        await self._pool.execute("forget_unserved_nodes", after_s)
+
+    async def forgotten_among(self, node_ids: Sequence[NodeId]) -> list[NodeId]:
+        return [NodeId(row["id"]) for row in await self._pool.rows("forgotten_among", list(node_ids))]
 
     async def insert_join_token(
         self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float

@@ -7,9 +7,19 @@ import pytest
 
 from sparewatt.core.errors import DiskFull, StoreUnavailable
 from sparewatt.core.ids import AccountId, ModelId
-from sparewatt.gateway.chores import Chore, exchange_delivered, repeat, run_once, save_nodes
+from sparewatt.gateway import chores
+from sparewatt.gateway.chores import (
+    Chore,
+    MemoryRelease,
+    exchange_delivered,
+    forget_nodes,
+    repeat,
+    run_once,
+    save_nodes,
+)
 from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
+from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
 from sparewatt.store.delivered_tokens import DailyDelivery, DeliveredSum, DeliveredTokenStore
 from tests.unit.gateway.small_gateway import ListDatabase, make_services
@@ -85,6 +95,31 @@ async def test_a_chore_that_fails_ends_neither_the_gateway_nor_itself() -> None:
     await run_once(stumble, name="stumble")
     await run_once(stumble, name="stumble")
     assert runs == 2
+
+
+async def test_nodes_that_the_database_has_forgotten_are_forgotten_here() -> None:
+    services, database = services_with_change()
+    services.links.remember(node_id(7), AccountId("acc_1"), some_specs(), last_seen_unix_s=1.0)
+    services.links.remember(node_id(8), AccountId("acc_1"), some_specs(), last_seen_unix_s=1.0)
+    services.counter.totals.node_tokens[node_id(7)] = 5
+    database.forgotten = {node_id(7)}
+    await forget_nodes(services)
+    assert (services.table.get(node_id(7)), services.counter.totals.node_tokens) == (None, {})
+    assert services.table.get(node_id(8)) is not None  # it has served at another gateway
+    assert database.forgotten_after_s == FORGET_AFTER_S
+
+
+async def test_memory_is_given_back_once_after_nodes_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(chores, "release_free_memory", lambda: calls.append(None))
+    services, _ = services_with_change()
+    release = MemoryRelease(services)
+    await release.run()
+    assert calls == []
+    services.links.version += 1
+    await release.run()
+    await release.run()
+    assert len(calls) == 1
 
 
 class MemoryDeliveries(DeliveredTokenStore):

@@ -838,9 +838,11 @@ export interface ModelDemand {
   keys: number;
 }
 
+/** A page of up to 200 models, those of the most owners first. */
 export interface ModelList {
   object: "list";
   data: Model[];
+  next: string | null;
 }
 
 /** Dollars per million tokens, as decimal strings, each with a sentence that says how it was derived. */
@@ -993,12 +995,14 @@ export interface NodeGpu {
   measured: GpuMeasures;
 }
 
-/** All nodes; with a query, those that its policy allows. Only then the fields after `data` are there. */
+/** A page of all nodes; with a query, of those that its policy allows. Only then the fields after `next` are there. A page has up to 200 nodes, and fewer where these have very many models. */
 export interface NodeList {
   object: "list";
   data: Node[];
+  next: string | null;
   policy?: Record<string, unknown>;
   total?: number;
+  allowed?: number;
   funnel?: PolicyFilterStep[];
   nearest_relaxations?: string[];
 }

@@ -74,6 +74,10 @@ class CapacityCount:
             self._nodes[name] = self._nodes.get(name, 0) + nodes
             self._free.setdefault(name, 0)
         self._add_slots(row, slots)
+        if nodes < 0:
+            for name in row.models:
+                if not self._nodes[name]:
+                    del self._nodes[name], self._free[name]
 
     def _notify_freed(self, row: NodeRow) -> None:
         for on_freed in self._on_freed:

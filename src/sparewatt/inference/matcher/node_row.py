@@ -235,10 +235,16 @@ class NodeRow:
     own_active: dict[str, int] = field(default_factory=dict)
     """Jobs sent from here, by model."""
     jobs_done: int = 0
+    served_before: bool = False
+    """Whether it finished a job in an earlier run."""
     jobs_failed: int = 0
     failed_in_row: int = 0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
+
+    @property
+    def has_served(self) -> bool:
+        return self.served_before or self.jobs_done > 0
 
     @property
     def jobs_now(self) -> int:

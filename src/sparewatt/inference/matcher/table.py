@@ -92,7 +92,7 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
 class NodeTable:
     def __init__(self, *, nodes_max: int | None = None) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
-        self._by_index: list[NodeRow] = []
+        self._free_indexes: list[int] = []  # of nodes that were forgotten
         self._by_owner: dict[AccountId, set[NodeId]] = {}
         self._reservations: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
@@ -147,10 +147,13 @@ class NodeTable:
 
     # membership
 
-    def remember(self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
+    def remember(
+        self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None, has_served: bool = False
+    ) -> None:
         """Add a node known from an earlier run; it is offline until it connects."""
         if node_id not in self._rows and len(self._rows) < (self._nodes_max or NODES_MAX):
-            self._add(node_id, specs).last_seen_unix_s = last_seen_unix_s
+            row = self._add(node_id, specs)
+            row.last_seen_unix_s, row.served_before = last_seen_unix_s, has_served
             self.set_specs(node_id, specs)
 
     def connect(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float) -> bool:
@@ -172,16 +175,32 @@ class NodeTable:
         self.capacity.update(row)
         self._mark(row)
 
+    def forget(self, node_id: NodeId) -> bool:
+        """Remove a node that is away. False if there is none, or its last job is not over yet."""
+        row = self._rows.get(node_id)
+        if row is None or row.connected or row.own_jobs:
+            return False
+        self.set_specs(node_id, msgspec.structs.replace(row.specs, models=()))
+        self._leave_owner(row)
+        self._dirty.pop(row.index, None)
+        del self._rows[node_id]
+        self._free_indexes.append(row.index)
+        return True
+
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
-        row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
-        self._rows[node_id] = row
-        self._by_index.append(row)
+        index = self._free_indexes.pop() if self._free_indexes else len(self._rows)
+        row = self._rows[node_id] = NodeRow(id=node_id, specs=specs, index=index, hash=hash_text(node_id))
         return row
+
+    def _leave_owner(self, row: NodeRow) -> None:
+        if row.owner is not None:
+            self._by_owner[row.owner].discard(row.id)
+            if not self._by_owner[row.owner]:
+                del self._by_owner[row.owner]
 
     def set_owner(self, node_id: NodeId, owner: AccountId) -> None:
         row = self._rows[node_id]
-        if row.owner is not None:
-            self._by_owner[row.owner].discard(node_id)
+        self._leave_owner(row)
         row.owner = owner
         self._by_owner.setdefault(owner, set()).add(node_id)
         for position in row.positions.values():
@@ -559,6 +578,7 @@ class NodeTable:
             self._version_floor = max(self._version_floor, position.columns.version + 1)
             self._shortlists.pop(model, None)
             self._typical.pop(model, None)
+            self._typical_output.pop(ModelId(model), None)
             self.newcomers.forget(model)
 
 
