@@ -114,8 +114,8 @@ def test_faults_change_nothing_else_about_the_fleet() -> None:
 # hostile nodes
 
 
-def hostile(**changes: object) -> StudyRun:
-    return run_scheduler(make(faults=FaultRates(hostile=0.5, mtbf_s=1e9), **changes), "balanced")
+def hostile() -> StudyRun:
+    return run_scheduler(make(faults=FaultRates(hostile=0.5, mtbf_s=1e9)), "balanced")
 
 
 def test_hostile_nodes_get_a_small_share_and_every_job_is_answered() -> None:
