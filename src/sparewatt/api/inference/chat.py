@@ -14,7 +14,7 @@ from msgspec import UNSET
 from sparewatt.core.errors import UnsupportedContent
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN
 from sparewatt.inference.call import ModelCall
-from sparewatt.inference.prompt import has_media, size_of
+from sparewatt.inference.prompt import chat_units, has_media, size_of
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.chat import NULL, ChatRequest, fields_of, models_of, parse_chat, parse_plain
@@ -55,7 +55,10 @@ def read_chat(body: bytes) -> ModelCall:
         path=PATH,
         model=model,
         body=body,
-        size=size_of(messages, is_text=not holds_media),
+        size=msgspec.structs.replace(
+            size_of(messages, is_text=not holds_media),
+            units=chat_units(messages, tools=bytes(chat.tools) if is_given(chat.tools) else b""),
+        ),
         prompt=messages,
         is_text=not holds_media,
         provider=bytes(chat.provider),
