@@ -28,7 +28,7 @@ ENGLISH_SHARE = 1 / 16
 """Of English prose an eighth of the words are `the`, `of`, `and`, `to` or `is`; of other texts, hardly any."""
 TELLING_WORDS_MIN = 16
 """Fewer words do not tell their language; most are English."""
-CODE_PUNCTUATION = 0.5
+CODE_PUNCTUATION, CODE_SIGNS_MIN = 0.5, 3
 """Code and JSON have a sign of punctuation for every second word, prose one for eight."""
 
 
@@ -161,6 +161,8 @@ _RANGES: Sequence[tuple[int, int, str]] = (
     (0xFFA0, 0xFFA0, "x"),
     (0xFFF0, 0xFFFB, "x"),
     (0xFFFC, 0x1FFFF, "s"),
+    (0x13430, 0x1345F, "x"),
+    (0x1BCA0, 0x1BCA3, "x"),
     (0x1D173, 0x1D17A, "x"),
     (0x20000, 0x3FFFF, "c"),
     (0x40000, 0x10FFFF, "x"),
@@ -239,7 +241,7 @@ def _of_words(raw: bytes, kinds: bytes, punctuation: int) -> tuple[int, int, int
     """Words and their letters, by the kind of text. Each part of a name like `camelCase` is a word."""
     alone = b" " + kinds.translate(_LETTERS_ALONE)
     words, letters = alone.count(b" a") + kinds.count(b"aA"), alone.count(b"a")
-    if punctuation >= CODE_PUNCTUATION * words:
+    if punctuation >= max(CODE_SIGNS_MIN, CODE_PUNCTUATION * words):
         return 0, 0, words, letters, 0, 0
     if words < TELLING_WORDS_MIN or _is_english(raw, words):
         return words, letters, 0, 0, 0, 0

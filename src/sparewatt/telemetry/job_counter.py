@@ -75,6 +75,8 @@ def result_of(attempt: AttemptRecord, record: MatchRecord) -> AttemptResult | No
 
     None if it shows nothing: refused in time, cancelled, a bad request, or longer than any job may take.
     """
+    if attempt.delivered is not None and attempt.delivered.is_marked and attempt.outcome not in _FAILURES:
+        return AttemptResult.OVERCLAIMED
     if attempt.outcome is _DONE and attempt.reason is None:  # nearly always
         return AttemptResult.DONE
     reason = attempt.reason or ""

@@ -28,8 +28,8 @@ EVIDENCE_ANSWERS_MIN, EVIDENCE_TOKENS_MIN = 16, 400
 """What an owner has to have served before its vote counts."""
 ANSWERS_REMEMBERED = 1_000
 """An answer's weight falls by this part with each that follows."""
-RIDGE = 1.0
-"""How much evidence the prior is worth: about one text that consists of the unit in question."""
+PRIOR_SPREAD = 0.5
+"""How far tokenizers lie from the prior, as a part of it: what a claim weighs against it follows from that."""
 SOLVED_EVERY_ANSWERS = 16
 SURE_ANSWERS_MIN, LEARNED_EVERY_ANSWERS = 256, 4
 """After so many answers of an owner, one of four is learned from."""
@@ -67,7 +67,6 @@ PRIORS = {
 }
 _SIZE = len(PRIORS[Side.PROMPT])
 _DECAY = 1.0 - 1.0 / ANSWERS_REMEMBERED
-_RIDGE = np.eye(_SIZE) * RIDGE
 
 
 class Expectation(NamedTuple):
@@ -92,10 +91,11 @@ class PaidTokens(NamedTuple):
 class OwnerRates:
     """One owner's vote on one model, and its allowance."""
 
-    __slots__ = ("_gram", "_moments", "_prior", "_unsolved", "allowance", "answers", "rates", "tokens")
+    __slots__ = ("_gram", "_moments", "_prior", "_ridge", "_unsolved", "allowance", "answers", "rates", "tokens")
 
     def __init__(self, prior: Vector) -> None:
         self._prior = prior
+        self._ridge = 1.0 / np.square(PRIOR_SPREAD * np.maximum(prior, 0.01))
         self._gram = np.zeros((_SIZE, _SIZE))
         self._moments = np.zeros(_SIZE)
         self._unsolved = 0
@@ -125,7 +125,7 @@ class OwnerRates:
         if self._unsolved < SOLVED_EVERY_ANSWERS:
             return False
         self._unsolved = 0
-        solved = np.linalg.solve(self._gram + _RIDGE, self._moments + RIDGE * self._prior)
+        solved = np.linalg.solve(self._gram + np.diag(self._ridge), self._moments + self._ridge * self._prior)
         self.rates = np.maximum(solved, 0.0)
         return True
 

@@ -7,14 +7,15 @@ unknown fields are removed. What servers add to OpenAI's own fields, and clients
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import Final, TypeAlias, Union
 
 import msgspec
 
 from sparewatt.protocol.openai.chat import UNREADABLE
 
-Shape: TypeAlias = Union["dict[str, Shape]", "tuple[Shape]", None]
-"""Of a value: an object with these fields, a list of such values (a tuple of one), or a scalar (None)."""
+Shape: TypeAlias = Union["dict[str, Shape]", "tuple[Shape]", EllipsisType, None]
+"""Of a value: an object with these fields, a list of such values (a tuple of one), a scalar (None), or anything (...)."""
 
 _NUMBERS: Final[Shape] = (None,)
 _TOKEN: Final[dict[str, Shape]] = {"token": None, "logprob": None, "bytes": _NUMBERS}
@@ -72,10 +73,10 @@ _REPLY: Final[dict[str, Shape]] = {
 }
 CHUNK: Final[dict[str, Shape]] = {**_REPLY, "choices": ({**_CHOICE, "delta": _MESSAGE},)}
 COMPLETION: Final[dict[str, Shape]] = {**_REPLY, "choices": ({**_CHOICE, "message": _MESSAGE},)}
-VECTORS: Final[dict[str, Shape]] = {**_REPLY, "data": ({"embedding": (None,), "index": None, "object": None},)}
+VECTORS: Final[dict[str, Shape]] = {**_REPLY, "data": ...}
+"""Vectors are long, and are encoded anew, with their known fields alone (`embeddings.with_encoding`)."""
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_text_decoder = msgspec.json.Decoder(str)
 _items_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _encode = msgspec.json.Encoder().encode
 
@@ -148,35 +149,17 @@ def known_fields(reply: bytes, shape: dict[str, Shape]) -> bytes:
 
 def _known(value: bytes, shape: Shape) -> bytes | None:
     """What of a value has this shape; the same object if all of it has, None if nothing has."""
-    if value == b"null":
+    if value == b"null" or shape is ...:
         return value
     first = value[:1]
     if shape is None:
-        return None if first in b"{[" or not _is_readable(value) else value
+        return None if first in b"{[" else value
     if isinstance(shape, tuple):
-        return _known_items(value, shape[0]) if first == b"[" else _scalar_for_list(value, shape[0])
+        return _known_items(value, shape[0]) if first == b"[" else None
     return _known_object(value, shape) if first == b"{" else None
 
 
-def _is_readable(value: bytes) -> bool:
-    """Half of a character that is escaped by number (`\\ud800`) is no text."""
-    if b"\\u" not in value:
-        return True
-    try:
-        _text_decoder.decode(value)
-    except UNREADABLE:
-        return False
-    return True
-
-
-def _scalar_for_list(value: bytes, shape: Shape) -> bytes | None:
-    """A vector may be one base64 text in place of its numbers."""
-    return value if shape is None and value[:1] == b'"' else None
-
-
 def _known_items(value: bytes, shape: Shape) -> bytes:
-    if shape is None and b'"' not in value and b"[" not in value[1:] and b"{" not in value:
-        return value  # numbers: vectors are long
     items = [bytes(item) for item in _items_decoder.decode(value)]
     known = [_known(item, shape) for item in items]
     if all(after is before for before, after in zip(items, known, strict=True)):
