@@ -24,7 +24,7 @@ from sparewatt.inference.text_units import CompletionUnits, PromptUnits, Vector
 
 OWNERS_MIN = 3
 """Of fewer votes a single liar could be the median."""
-EVIDENCE_ANSWERS_MIN, EVIDENCE_TOKENS_MIN = 16, 400
+EVIDENCE_ANSWERS_MIN, EVIDENCE_TOKENS_MIN = 16, 150
 """What an owner has to have served before its vote counts."""
 ANSWERS_REMEMBERED = 1_000
 """An answer's weight falls by this part with each that follows."""
@@ -39,7 +39,7 @@ themselves: the median deviation is added."""
 PRIOR_TOLERANCE = 0.1
 PRIOR_GENEROSITY = 1.3
 """How far the prior lies above what common tokenizers take: a liar is paid without it."""
-FLOOR_OF_PRIOR, CEILING_OF_PRIOR = 0.25, 1.5
+FLOOR_OF_PRIOR, CEILING_OF_PRIOR = 0.1, 1.5
 """What the median may come to: no tokenizer in use is so thrifty, or so wasteful."""
 ALLOWANCE_TOKENS, ALLOWANCE_TOKENS_MAX = 8.0, 4_096.0
 """Of an owner at first, and at most. It only shifts pay from one answer to another."""

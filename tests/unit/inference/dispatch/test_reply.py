@@ -224,7 +224,8 @@ def test_error_messages_are_read_in_many_shapes(body: bytes, message: str | None
 
 
 def usage_event(prompt: int, written: int) -> bytes:
-    return b'data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}\n\n' % (prompt, written)
+    counts = (prompt, written, prompt + written)
+    return b'data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}\n\n' % counts
 
 
 def test_counts_of_several_answers_become_one_at_the_end() -> None:
