@@ -1,9 +1,9 @@
 """What honest nodes and liars are paid for real answers: `make bench-paid`.
 
 llama.cpp writes short answers in English, Chinese, code, emoji and as tool calls, at several quantizations of one small
-model (`bench/requantize.py`). They are kept in a file, one line each, so that a run can be continued. Then the gateway's
-own reader and metering go over them: each quantization is an owner, and what it is paid is compared with the server's
-own count. The same answers once more with a liar among the owners, for each of a few lies.
+model (`bench/requantize.py`). They are kept in a file, a line for each, so that a run can be continued. Then the
+gateway's own reader and metering go over them: each quantization is an owner, and what it is paid is compared with the
+server's own count. The same answers once more with a liar among the owners, for each of a few lies.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from typing import Any
 from bench.requantize import KINDS, requantize
 
 from sparewatt.core.ids import AccountId
-from sparewatt.inference.dispatch.model import BilledAnswer, DeliveryCount
 from sparewatt.inference.dispatch.reply import StreamReply
 from sparewatt.inference.metering.token_rates import TokenRates
 from sparewatt.inference.prompt import chat_units
-from sparewatt.inference.text_units import CompletionUnits
 
 MODEL = "smollm2-135m-instruct"
 QUANTIZATIONS = ("Q4_1", *KINDS)
@@ -38,6 +36,10 @@ SLOTS = 4
 ANSWER_TOKENS = (8, 40)
 START_S, ANSWER_S = 60.0, 300.0
 
+_CALL = (
+    'root ::= "<tool_call>\\n{\\"name\\": \\"get_weather\\", \\"arguments\\": {\\"city\\": \\"" [A-Za-z ]{3,16} '
+    '"\\", \\"days\\": " [1-9] [0-9]? ", \\"reason\\": \\"" [a-z ,.]{10,60} "\\"}}\\n</tool_call>"'
+)
 TOPICS = {
     "english": (
         "Tell me about {} in a few sentences.",
@@ -47,7 +49,7 @@ TOPICS = {
     "chinese": (
         "请用中文介绍{}。",
         ("北京", "春天", "人工智能", "茶", "长城", "音乐", "数学", "朋友"),
-        "root ::= [一-龥，。！]+",
+        "root ::= [一-龥\uff0c。\uff01]+",
     ),
     "code": (
         "Write a Python function that {}. Answer with code only.",
@@ -62,8 +64,7 @@ TOPICS = {
     "tool call": (
         "Call the function for the weather in {}.",
         ("Paris", "Berlin", "New York", "東京", "São Paulo", "Cairo", "Oslo", "Lima"),
-        'root ::= "<tool_call>\\n{\\"name\\": \\"get_weather\\", \\"arguments\\": {\\"city\\": \\"" [A-Za-z ]{3,16} '
-        '"\\", \\"days\\": " [1-9] [0-9]? ", \\"reason\\": \\"" [a-z ,.]{10,60} "\\"}}\\n</tool_call>"',
+        _CALL,
     ),
 }
 
@@ -104,10 +105,11 @@ def requests_of(kind: str, rng: random.Random) -> dict[str, Any]:
 
 def ask(port: int, quantization: str, kind: str, body: dict[str, Any]) -> Answer:
     url, headers = f"http://127.0.0.1:{port}/v1/chat/completions", {"content-type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     pieces: list[str] = []
-    finish, usage = "", {}
-    with urllib.request.urlopen(request, timeout=ANSWER_S) as reply:  # noqa: S310
+    finish = ""
+    usage: dict[str, int] = {}
+    with urllib.request.urlopen(request, timeout=ANSWER_S) as reply:
         for line in reply:
             if not line.startswith(b"data: {"):
                 continue
@@ -151,7 +153,7 @@ def answers_of(model: Path, quantization: str, count: int, *, seed: int) -> Iter
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "sparewatt.node.backends.llama_server", str(model), "--alias", MODEL]
-    server = subprocess.Popen([*command, "--port", str(port), "--slots", str(SLOTS), "--context", "1024"])  # noqa: S603
+    server = subprocess.Popen([*command, "--port", str(port), "--slots", str(SLOTS), "--context", "1024"])
     rng = random.Random(f"{quantization} {seed}")  # noqa: S311 (repeatable)
     kinds = list(TOPICS)
     asked = [(kinds[number % len(kinds)], rng.random()) for number in range(count)]
@@ -248,7 +250,7 @@ def replay(answers: Sequence[Answer], *, liar: str = "", lie: Lie = honest, one_
         reply = StreamReply(wants_usage=False, answers=1)
         for event in events(answer, claimed=claimed):
             reply.feed(event)
-        _settle(found, rates, owner, answer, reply.delivered, reply.units())
+        _settle(found, rates, owner, answer, reply)
     return found
 
 
@@ -269,14 +271,8 @@ class Replayed:
         return total
 
 
-def _settle(
-    found: Replayed,
-    rates: TokenRates,
-    owner: AccountId,
-    answer: Answer,
-    seen: DeliveryCount,
-    units: CompletionUnits,
-) -> None:
+def _settle(found: Replayed, rates: TokenRates, owner: AccountId, answer: Answer, reply: StreamReply) -> None:
+    seen, units = reply.delivered, reply.units()
     prompt = chat_units([json.dumps(message).encode() for message in answer.messages])
     claims = (
         (found.prompts, prompt, seen.prompt_tokens or 0, answer.prompt_tokens),
@@ -303,11 +299,14 @@ LIES: dict[str, Lie] = {
 def report(answers: Sequence[Answer]) -> str:
     alike, alone = replay(answers), replay(answers, one_owner=True)
     kinds = list(TOPICS)
+    head = (
+        f"`make bench-paid`: {len(answers):,} answers of llama.cpp, a model of 135 M weights at {len(QUANTIZATIONS)} "
+        "quantizations, each an owner of its own. What is paid of the server's true count, by the kind of text:"
+    )
     lines = [
         "# Paid tokens",
         "",
-        f"`make bench-paid`: {len(answers):,} answers of llama.cpp, a model of 135 M weights at {len(QUANTIZATIONS)} "
-        "quantizations, each an owner of its own. What is paid of the server's true count, by the kind of text:",
+        head,
         "",
         "| | " + " | ".join(kinds) + " | all | marked |",
         "| --- |" + " --- |" * (len(kinds) + 2),

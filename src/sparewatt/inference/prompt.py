@@ -21,7 +21,7 @@ PREFIX_HOLDERS_MAX = 8
 """Nodes that a match prices for what they hold of a prompt, and that are remembered for one block of it."""
 
 BYTES_PER_TOKEN = 4
-"""English prose and code lie near 4. The estimate steers the match; the bill goes by `chat_units` and the node's count."""
+"""English prose and code lie near 4. The estimate steers the match; the bill goes by the node's count and `units`."""
 
 BYTES_PER_TOKEN_AT_MOST = 16
 """No tokenizer in use packs more than this into its average token, so bytes / 16 is a safe lower bound."""
@@ -101,9 +101,7 @@ def size_of_texts(strings: Iterable[str], id_counts: Iterable[int]) -> PromptSiz
     tokens = sum(counted) + sum(size // BYTES_PER_TOKEN for size in sizes)
     # Each text has the context to itself: the longest must fit, not all together.
     floor = max([*counted, *(size // BYTES_PER_TOKEN_AT_MOST for size in sizes)], default=0)
-    units = PromptUnits(
-        units_of("\n".join(texts)), messages=len(texts) + len(counted), is_chat=False, ids=sum(counted)
-    )
+    units = PromptUnits(units_of("\n".join(texts)), messages=len(texts) + len(counted), is_chat=False, ids=sum(counted))
     return PromptSize(max(1, tokens), floor, units)
 
 

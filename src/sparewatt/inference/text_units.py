@@ -57,6 +57,8 @@ class TextUnits(msgspec.Struct, frozen=True, gc=False):
     """And runs of whitespace that are more than one space."""
 
     def __add__(self, other: TextUnits) -> TextUnits:
+        if self is NOTHING:
+            return other
         mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         return TextUnits(*map(int.__add__, mine, others))
 
@@ -99,8 +101,8 @@ class CompletionUnits(msgspec.Struct, frozen=True, gc=False):
         return _vector(float(self.choices), self.text, self.tool_calls, 0, 0, 0)
 
 
-def _vector(base: float, text: TextUnits, calls: float, messages: int, media: int, ids: int) -> Vector:
-    return np.array([base, *msgspec.structs.astuple(text), calls, messages, media, ids], dtype=np.float64)
+def _vector(base: float, text: TextUnits, calls: float, *others: int) -> Vector:
+    return np.array([base, *msgspec.structs.astuple(text), calls, *others], dtype=np.float64)
 
 
 _text_decoder = msgspec.json.Decoder(str)
@@ -179,7 +181,7 @@ def _table() -> npt.NDArray[np.uint8]:
 
 _KINDS = _table()
 _ASCII_KINDS = _KINDS[:256].tobytes()
-_LETTERS_ALONE = bytes(ord("a") if chr(byte) in "aAl" else ord(" ") for byte in range(256))
+_IS_LETTER = np.array([chr(byte) in "aAl" for byte in range(256)])
 _JOINED = re.compile(rb"(?<=[smth])v|(?<=0)v(?=m)")
 _MARKS = re.compile(rb"(?<=[aAlthc])m+")
 _SPACE_KINDS = bytes(byte if chr(byte) in " n" else ord("x") for byte in range(256))
@@ -239,13 +241,22 @@ _CONTROLS = bytes(byte for byte in range(128) if _ASCII_KINDS[byte] == ord("x"))
 
 def _of_words(raw: bytes, kinds: bytes, punctuation: int) -> tuple[int, int, int, int, int, int]:
     """Words and their letters, by the kind of text. Each part of a name like `camelCase` is a word."""
-    alone = b" " + kinds.translate(_LETTERS_ALONE)
-    words, letters = alone.count(b" a") + kinds.count(b"aA"), alone.count(b"a")
+    codes = np.frombuffer(b" " + kinds, dtype=np.uint8)
+    is_letter = _IS_LETTER[codes]
+    words = int(np.count_nonzero(is_letter[1:] > is_letter[:-1])) + _parts_of_names(kinds, codes)
+    letters = int(np.count_nonzero(is_letter))
     if punctuation >= max(CODE_SIGNS_MIN, CODE_PUNCTUATION * words):
         return 0, 0, words, letters, 0, 0
     if words < TELLING_WORDS_MIN or _is_english(raw, words):
         return words, letters, 0, 0, 0, 0
     return 0, 0, 0, 0, words, letters
+
+
+def _parts_of_names(kinds: bytes, codes: npt.NDArray[np.uint8]) -> int:
+    """Capital letters after small ones."""
+    if b"aA" not in kinds:
+        return 0
+    return int(np.count_nonzero((codes[:-1] == ord("a")) & (codes[1:] == ord("A"))))
 
 
 def _is_english(raw: bytes, words: int) -> bool:
@@ -255,6 +266,8 @@ def _is_english(raw: bytes, words: int) -> bool:
 
 def _space_runs(kinds: bytes) -> int:
     """Whitespace that is more than one space, each run once."""
+    if b"n" not in kinds and b"  " not in kinds:
+        return 0
     return (b"x" + kinds.translate(_SPACE_ALONE)).count(b"x  ") + kinds.translate(_SPACE_KINDS).count(b"xnx")
 
 

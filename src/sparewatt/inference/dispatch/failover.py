@@ -67,8 +67,8 @@ class EmittedText:
                 self.finished |= {choice.index}
             if choice.index or any(_is_more(name, bytes(part)) for name, part in (choice.delta or {}).items()):
                 self._give_up()
-            for field, inside in choice.readable():
-                self._add_piece(choice.index, "content" if field == "text" else field, inside)
+            for name, inside in choice.readable():
+                self._add_piece(choice.index, "content" if name == "text" else name, inside)
 
     def add_text(self, inside: bytes, field: str = "content") -> None:
         """Add a piece of the first choice, given as the inside of a JSON string."""
@@ -96,7 +96,7 @@ class EmittedText:
     def _give_up(self) -> None:
         if not self.is_more_than_text:
             self.is_more_than_text = True
-            self._count(self._raw)
+            self._others[0, "content"], self._raw = self._raw, bytearray()
 
     def text(self) -> str:
         return msgspec.json.decode(b'"' + self._raw + b'"', type=str)

@@ -330,25 +330,19 @@ class StreamReply:
         """The events to forward to the client."""
         received, event = event, self._renamed(event)
         data = event_data(event)
-        if data is None:
+        if data is None or data == NOTHING:
             return ()  # a comment as keep-alive; the gateway sends its own
         if data == DONE:
             self.done, self._shape = True, None
             return (*self._closing_usage(), event)
-        if data == NOTHING:
-            return ()
         given, chunk = data, read_chunk(data)
         if chunk is not None and chunk.is_error():
             raise ReplyBroken(read_error_message(data) or "the model server reported an error")
         if self.done or chunk is None or (chunk.choices is None and chunk.usage is None):
             raise ReplyBroken("the stream holds something that is no chunk")
         data, chunk = self._known(data, chunk)
-        if chunk.usage is not None and not chunk.choices:
-            self._add_usage(data, chunk.usage)
-            return ()
         if chunk.usage is not None:
-            self._note_usage(chunk.usage, is_of_one_text=chunk.ends_text())
-            data = without_usage(data)
+            data = self._take_usage(data, chunk, chunk.usage)
         if not chunk.choices:
             return ()
         if self._seam is not None:
@@ -358,6 +352,14 @@ class StreamReply:
         self.emitted.add(chunk, data)
         self._note_shape(received, event, chunk)
         return (event,)
+
+    def _take_usage(self, data: bytes, chunk: CompletionChunk, usage: Usage) -> bytes:
+        """Note a node's counts. The client is told at the end: the chunk goes on without them."""
+        if chunk.choices:
+            self._note_usage(usage, is_of_one_text=chunk.ends_text())
+            return without_usage(data)
+        self._add_usage(data, usage)
+        return data
 
     def _known(self, data: bytes, chunk: CompletionChunk) -> tuple[bytes, CompletionChunk]:
         """Without fields that no client reads, and without answers that were not asked for."""
@@ -442,7 +444,7 @@ class StreamReply:
         self._note_usage(Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written))
 
     def _closing_usage(self) -> tuple[bytes, ...]:
-        """The token counts at the end of a stream: as they are billed, whatever the node said, and if it said nothing."""
+        """The token counts at the end of a stream, as they are billed: also if the node sent none."""
         if not self._wants_usage:
             return ()
         billed = self._bill(self.delivered, self.units()) if self._bill is not None else None

@@ -1,7 +1,7 @@
 """Metering: how many tokens a job's nodes delivered. Pure.
 
-A node's own count is settled once, when its part of the answer is complete: `token_rates` decides what of it is paid. Until
-then a running answer counts as far as its text could hold it.
+A node's own count is settled once, when its part of the answer is complete: `token_rates` decides what of it is paid.
+Until then a running answer counts as far as its text could hold it.
 """
 
 from __future__ import annotations

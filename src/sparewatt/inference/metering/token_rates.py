@@ -1,7 +1,7 @@
 """How many tokens of a model one unit of text takes, learned from what nodes claim: one vote per owner. Pure.
 
-For each owner of nodes a ridge regression of its claims over the units of the texts (`inference/text_units.py`) starts at
-a prior that is generous to every tokenizer in use, and forgets slowly. What a text should take is the median of what
+For each owner of nodes a ridge regression of its claims over the units of the texts (`inference/text_units.py`) starts
+at a prior that is generous to every tokenizer in use, and forgets slowly. What a text should take is the median of what
 the owners' regressions say, so that no owner moves it far, however much it serves and whatever it claims. With fewer
 than three owners the prior holds.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -174,15 +175,16 @@ class ModelRates:
             votes = self._votes = np.array(rows).reshape(len(rows), _SIZE)
         if len(votes) < OWNERS_MIN:
             return Expectation(prior, PRIOR_TOLERANCE, is_learned=False)
-        said = np.sort(votes @ units)
+        said = (votes @ units).tolist()
         median = _lower_median(said)
-        spread = _lower_median(np.sort(np.abs(said - median))) / max(median, 1.0)
+        spread = _lower_median([abs(each - median) for each in said]) / max(median, 1.0)
         tokens = min(max(median, FLOOR_OF_PRIOR * prior), CEILING_OF_PRIOR * prior)
         return Expectation(tokens, min(TOLERANCE + spread, TOLERANCE_MAX), is_learned=True)
 
 
-def _lower_median(ordered: Vector) -> float:
-    return float(ordered[(len(ordered) - 1) // 2])
+def _lower_median(values: Sequence[float]) -> float:
+    """Of an even number the lower one: in the payer's favour."""
+    return sorted(values)[(len(values) - 1) // 2]
 
 
 class TokenRates:

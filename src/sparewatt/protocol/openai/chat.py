@@ -127,15 +127,16 @@ def _readable(fields: Mapping[str, msgspec.Raw] | None, text: msgspec.Raw) -> It
     """What of a choice is text for a reader: content, reasoning, refusal, names and arguments of tool calls."""
     if text is not NULL and (inside := _inside(text)):
         yield ReadableText("text", inside)
-    if not fields:
-        return
-    for name in TEXT_FIELDS:
-        if name in fields and (inside := _inside(fields[name])):
-            yield ReadableText(name, inside)
-    for name in REASONING_FIELDS:
-        if name in fields and (inside := _inside(fields[name])):
-            yield ReadableText("reasoning", inside)
-            break
+    if fields:
+        for name in TEXT_FIELDS:
+            if name in fields and (inside := _inside(fields[name])):
+                yield ReadableText(name, inside)
+        reasoning = [inside for name in REASONING_FIELDS if name in fields and (inside := _inside(fields[name]))]
+        yield from (ReadableText("reasoning", inside) for inside in reasoning[:1])
+        yield from _readable_calls(fields)
+
+
+def _readable_calls(fields: Mapping[str, msgspec.Raw]) -> Iterator[ReadableText]:
     if "tool_calls" in fields:
         for call in _tool_calls(fields["tool_calls"]):
             yield from _readable_function(call.function, str(call.index))

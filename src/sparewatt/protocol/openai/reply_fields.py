@@ -15,7 +15,7 @@ import msgspec
 from sparewatt.protocol.openai.chat import UNREADABLE
 
 Shape: TypeAlias = Union["dict[str, Shape]", "tuple[Shape]", EllipsisType, None]
-"""Of a value: an object with these fields, a list of such values (a tuple of one), a scalar (None), or anything (...)."""
+"""Of a value: an object with these fields, a list of such values (a tuple of one), a scalar (None), anything (...)."""
 
 _NUMBERS: Final[Shape] = (None,)
 _TOKEN: Final[dict[str, Shape]] = {"token": None, "logprob": None, "bytes": _NUMBERS}

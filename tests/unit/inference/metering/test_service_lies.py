@@ -198,7 +198,10 @@ async def test_a_whole_answer_is_cut_and_told_like_a_stream(till: Till) -> None:
     tab.start()
     found = Answered(till, tab, LIAR, "w")
     reply = WholeReply(bill=found.bill, answers=1)
-    choices = [{"index": 0, "message": {"content": ANSWER, "junk": "x" * 8192}}, {"index": 7, "message": {"content": "x"}}]
+    choices = [
+        {"index": 0, "message": {"content": ANSWER, "junk": "x" * 8192}},
+        {"index": 7, "message": {"content": "x"}},
+    ]
     counts = {"prompt_tokens": 300, "completion_tokens": 4_000, "junk": 1}
     reply.feed(json.dumps({"choices": choices, "usage": counts, "junk": 2}).encode())
     told = json.loads(reply.end())

@@ -26,7 +26,7 @@ from sparewatt.inference.metering.token_rates import (
 from sparewatt.inference.text_units import CompletionUnits, PromptUnits, units_of
 
 MODEL = "m"
-WORDS = "the cat of and to is garden small intelligence running quickly house moon seven architecture".split()
+WORDS = ("the", "cat", "of", "and", "to", "is", "garden", "small", "intelligence", "running", "house", "architecture")
 CHINESE = "人工智能是计算机科学的一个分支它试图了解智能的实质"
 
 
@@ -48,12 +48,14 @@ def true_count(text: str) -> int:
 
 def serve(rates: TokenRates, owner: str, count: int, factor: float = 1.0, *, seed: int = 0) -> tuple[float, int]:
     """Paid over true, and how many answers were marked."""
-    rng = random.Random(f"{owner} {seed}")
+    rng = random.Random(f"{owner} {seed}")  # noqa: S311 (repeatable)
     true = paid = marked = 0
     for _ in range(count):
         text = a_text(rng)
         tokens = true_count(text)
-        found = rates.pay(MODEL, AccountId(owner), CompletionUnits(units_of(text)), round(tokens * factor), is_whole=True)
+        found = rates.pay(
+            MODEL, AccountId(owner), CompletionUnits(units_of(text)), round(tokens * factor), is_whole=True
+        )
         true, paid, marked = true + tokens, paid + found.tokens, marked + found.is_marked
     return paid / true, marked
 
@@ -97,7 +99,9 @@ def test_those_who_claim_too_little_do_not_ruin_the_others() -> None:
         serve(rates, owner, 300, 0.01)
     text = units_of("你好世界" * 20)
     expected = rates.expect(MODEL, CompletionUnits(text))
-    assert expected.tokens >= token_rates.FLOOR_OF_PRIOR * float(PRIORS[Side.COMPLETION] @ CompletionUnits(text).vector())
+    assert expected.tokens >= token_rates.FLOOR_OF_PRIOR * float(
+        PRIORS[Side.COMPLETION] @ CompletionUnits(text).vector()
+    )
 
 
 def test_with_fewer_than_three_owners_the_prior_holds() -> None:
@@ -137,7 +141,8 @@ def test_what_one_answer_needs_more_comes_from_what_others_needed_less() -> None
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.floats(0, 1_000)), max_size=40), st.booleans())
 def test_in_sum_nobody_is_paid_more_than_what_text_takes_and_the_first_allowance(
-    answers: list[tuple[int, float]], is_learned: bool
+    answers: list[tuple[int, float]],
+    is_learned: bool,  # noqa: FBT001
 ) -> None:
     owner, due, paid = OwnerRates(PRIORS[Side.COMPLETION]), ALLOWANCE_TOKENS, 0
     for claimed, tokens in answers:

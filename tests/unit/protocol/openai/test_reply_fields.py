@@ -75,7 +75,7 @@ def test_a_known_field_of_another_kind_does_not_pass(value: object) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"5", b"[]", b"{", b'"x"', b"\xff", rb'{"id":"\ud800"}'])
 def test_what_is_no_object_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         known_fields(data, CHUNK)
 
 
