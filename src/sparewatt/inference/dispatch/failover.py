@@ -23,7 +23,7 @@ from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.text_units import NOTHING, CompletionUnits, units_of_json
 from sparewatt.protocol.link.node_report import Capability
-from sparewatt.protocol.openai.chat import CompletionChunk, Usage
+from sparewatt.protocol.openai.chat import CALLED, CompletionChunk, Usage
 from sparewatt.protocol.openai.continuation import ContinuationTerms, continuation_terms, with_reduced_limits
 
 EMITTED_TEXT_BYTES_MAX = 1 * MIB
@@ -39,7 +39,7 @@ _TEXT_FIELDS = ("role", "content")
 class EmittedText:
     """One node's part of an answer."""
 
-    __slots__ = ("_choices", "_counted", "_others", "_raw", "_tool_calls", "finished", "is_more_than_text", "opening")
+    __slots__ = ("_choices", "_counted", "_others", "_raw", "finished", "is_more_than_text", "opening")
 
     def __init__(self) -> None:
         self._raw = bytearray()
@@ -49,7 +49,6 @@ class EmittedText:
         self._counted = NOTHING
         """What was in these and is dropped."""
         self._choices: set[int] = set()
-        self._tool_calls = 0
         self.opening: bytes | None = None
         """The first chunk: its id and model are those of the whole answer."""
         self.finished: frozenset[int] = frozenset()
@@ -62,7 +61,6 @@ class EmittedText:
             self.opening = data
         for choice in chunk.choices or ():
             self._choices.add(choice.index)
-            self._tool_calls += choice.tool_calls_begun()
             if choice.finish_reason:
                 self.finished |= {choice.index}
             if choice.index or any(_is_more(name, bytes(part)) for name, part in (choice.delta or {}).items()):
@@ -107,7 +105,8 @@ class EmittedText:
         for pieces in (self._raw, *self._others.values()):
             if pieces:
                 text += units_of_json(pieces)
-        return CompletionUnits(text, len(self._choices), self._tool_calls)
+        calls = sum(name.startswith(CALLED) for _, name in self._others)
+        return CompletionUnits(text, len(self._choices), calls)
 
 
 def _is_more(name: str, part: bytes) -> bool:

@@ -22,6 +22,7 @@ from sparewatt.inference.text_units import NOTHING as NO_TEXT
 from sparewatt.inference.text_units import CompletionUnits, units_of_json
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import (
+    CALLED,
     TOKENS_MAX,
     ChunkChoice,
     CompletionChunk,
@@ -168,6 +169,9 @@ DirectShape = tuple[bytes, bytes, ChunkShape | None, DeliveryCount, bytearray]
 """The bytes before and after the text of every chunk, those that replace them for the client (None: the same), the
 counter of chunks, and the buffer of their text."""
 
+
+ANSWERS_MAX = 4_096
+"""Answers of one request that are read, where it is not known how many were asked for."""
 
 Biller = Callable[[DeliveryCount, CompletionUnits], BilledAnswer | None]
 """Called when a node has sent all that it will. Returns what the client is told of it; None where nothing is billed."""
@@ -367,8 +371,9 @@ class StreamReply:
             known = known_chunk(data)
         except ValueError as error:
             raise ReplyBroken("the stream holds something that is no chunk") from error
-        if self._answers and not all(0 <= choice.index < self._answers for choice in chunk.choices or ()):
-            known = with_choices(known, [0 <= choice.index < self._answers for choice in chunk.choices or ()])
+        asked = [0 <= choice.index < (self._answers or ANSWERS_MAX) for choice in chunk.choices or ()]
+        if not all(asked):
+            known = with_choices(known, asked)
         if known is data:
             return data, chunk
         read = read_chunk(known)
@@ -541,12 +546,13 @@ class WholeReply:
 
 
 def _units_of_choices(choices: Sequence[WholeChoice]) -> CompletionUnits:
-    text, calls = NO_TEXT, 0
-    for choice in choices:
-        calls += choice.tool_calls()
-        for _, inside in choice.readable():
+    text, calls = NO_TEXT, set[tuple[int, str]]()
+    for number, choice in enumerate(choices):
+        for name, inside in choice.readable():
             text += units_of_json(inside)
-    return CompletionUnits(text, len(choices), calls)
+            if name.startswith(CALLED):
+                calls.add((number, name))
+    return CompletionUnits(text, len(choices), len(calls))
 
 
 EMBEDDINGS: JobPath = "/v1/embeddings"

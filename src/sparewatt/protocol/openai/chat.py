@@ -103,13 +103,18 @@ class _Function(msgspec.Struct, frozen=True):
 
 
 class _ToolCall(msgspec.Struct, frozen=True):
-    index: int = 0
+    index: int | None = None
+    """None in a whole answer."""
     function: _Function | None = None
 
 
 _tool_calls_decoder = msgspec.json.Decoder(list[_ToolCall] | None)
 _function_decoder = msgspec.json.Decoder(_Function | None)
 TEXT_FIELDS = ("content", "refusal")
+CALLED = "name"
+"""With the number of a tool call behind it: the field of its function's name."""
+TOOL_CALLS_MAX = 64
+"""Of one answer that count each by itself: those beyond count as one."""
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Two names of the same; a server that sends both repeats itself."""
 
@@ -138,8 +143,9 @@ def _readable(fields: Mapping[str, msgspec.Raw] | None, text: msgspec.Raw) -> It
 
 def _readable_calls(fields: Mapping[str, msgspec.Raw]) -> Iterator[ReadableText]:
     if "tool_calls" in fields:
-        for call in _tool_calls(fields["tool_calls"]):
-            yield from _readable_function(call.function, str(call.index))
+        for position, call in enumerate(_tool_calls(fields["tool_calls"])):
+            number = position if call.index is None else call.index
+            yield from _readable_function(call.function, str(min(max(0, number), TOOL_CALLS_MAX)))
     if "function_call" in fields:
         try:
             yield from _readable_function(_function_decoder.decode(fields["function_call"]), "")
@@ -149,7 +155,7 @@ def _readable_calls(fields: Mapping[str, msgspec.Raw]) -> Iterator[ReadableText]
 
 def _readable_function(function: _Function | None, call: str) -> Iterator[ReadableText]:
     if function is not None:
-        for name, value in (("name", function.name), ("arguments", function.arguments)):
+        for name, value in ((CALLED, function.name), ("arguments", function.arguments)):
             if inside := _inside(value):
                 yield ReadableText(name + call, inside)
 
@@ -176,11 +182,6 @@ class ChunkChoice(msgspec.Struct, frozen=True):
 
     def readable(self) -> Iterator[ReadableText]:
         return _readable(self.delta, self.text)
-
-    def tool_calls_begun(self) -> int:
-        """Tool calls whose name comes in this chunk."""
-        calls = _tool_calls(self.delta["tool_calls"]) if self.delta and "tool_calls" in self.delta else ()
-        return sum(call.function is not None and bool(_inside(call.function.name)) for call in calls)
 
     def carries_output(self) -> bool:
         parts = [part for name, part in (self.delta or {}).items() if name != "role"]
@@ -217,9 +218,6 @@ class WholeChoice(msgspec.Struct, frozen=True):
 
     def readable(self) -> Iterator[ReadableText]:
         return _readable(self.message, self.text)
-
-    def tool_calls(self) -> int:
-        return len(_tool_calls(self.message["tool_calls"])) if self.message and "tool_calls" in self.message else 0
 
 
 class Completion(msgspec.Struct, frozen=True):

@@ -88,10 +88,20 @@ def test_text_is_counted_by_choice_and_field_however_it_is_interleaved() -> None
 
 def test_tool_calls_are_counted_by_their_names_and_their_arguments_by_their_text() -> None:
     reply = StreamReply(wants_usage=False)
-    for function in ({"name": "get"}, {"arguments": '{"city":'}, {"arguments": ' "Paris"}'}):
+    for function in ({"name": "ge"}, {"name": "t"}, {"arguments": '{"city":'}, {"arguments": ' "Paris"}'}):
         reply.feed(chunk({"tool_calls": [{"index": 0, "function": function}]}))
     text = units_of("get") + units_of('{"city": "Paris"}')
     assert reply.units() == CompletionUnits(text, choices=1, tool_calls=1)
+
+
+def test_tool_calls_beyond_a_bound_count_as_one() -> None:
+    reply, calls = StreamReply(wants_usage=False), [{"index": at, "function": {"name": "f"}} for at in range(999)]
+    reply.feed(chunk({"tool_calls": [*calls, {"index": -7, "function": {"name": "f"}}]}))
+    assert reply.units().tool_calls == 65
+    whole, unnumbered = WholeReply(), [{"function": call["function"]} for call in calls]
+    whole.feed(json.dumps({"choices": [{"message": {"tool_calls": unnumbered}}]}).encode())
+    whole.end()
+    assert whole.units().tool_calls == 65
 
 
 def test_a_very_long_answer_is_counted_piece_by_piece() -> None:
