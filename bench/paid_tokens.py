@@ -316,15 +316,20 @@ def report(answers: Sequence[Answer]) -> str:
         lines.append(_row(f"**{name}, all**", alike, side))
     lines.append(_row("answers, one owner alone", alone, alone.completions))
     lines.append(_row("prompts, one owner alone", alone, alone.prompts))
-    lines += ["", "One owner of the four lies about what it wrote:", "", "| it claims | is paid | marked | others |"]
-    lines.append("| --- | --- | --- | --- |")
-    for name, lie in LIES.items():
-        found = replay(answers, liar="Q4_0", lie=lie)
-        liar = found.sum(found.completions, "Q4_0")
-        others = [found.sum(found.completions, each) for each in QUANTIZATIONS if each != "Q4_0"]
-        fair = sum(each.paid for each in others) / sum(each.true for each in others)
-        lines.append(f"| {name} | {liar.ratio:.3f} times | {liar.marked:,} of {liar.answers:,} | {fair:.4f} times |")
+    lines += ["", "One owner of the four lies about what it wrote; of the four, the one that gains most by it:", ""]
+    lines += ["| it claims | is paid | marked | others |", "| --- | --- | --- | --- |"]
+    lines += [_lie_row(answers, name, lie) for name, lie in LIES.items()]
     return "\n".join(lines) + "\n"
+
+
+def _lie_row(answers: Sequence[Answer], name: str, lie: Lie) -> str:
+    found = {liar: replay(answers, liar=liar, lie=lie) for liar in QUANTIZATIONS}
+    totals = {liar: each.sum(each.completions, liar) for liar, each in found.items()}
+    worst = max(totals, key=lambda liar: totals[liar].ratio)
+    others = [found[worst].sum(found[worst].completions, each) for each in QUANTIZATIONS if each != worst]
+    fair = sum(each.paid for each in others) / max(1, sum(each.true for each in others))
+    liar = totals[worst]
+    return f"| {name} | {liar.ratio:.3f} times | {liar.marked:,} of {liar.answers:,} | {fair:.4f} times |"
 
 
 def _row(name: str, found: Replayed, side: dict[tuple[str, str], Totals], *quantization: str) -> str:
