@@ -17,13 +17,13 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import KIB, MIB, REQUEST_BODY_BYTES_MAX
-from sparewatt.inference.dispatch.model import Gate, Job
+from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job
 from sparewatt.inference.matcher.model import AllowedNodes
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.text_units import NOTHING, CompletionUnits, units_of_json
 from sparewatt.protocol.link.node_report import Capability
-from sparewatt.protocol.openai.chat import CALLED, CompletionChunk, Usage
+from sparewatt.protocol.openai.chat import CALLED, TOKENS_MAX, CompletionChunk, Usage
 from sparewatt.protocol.openai.continuation import ContinuationTerms, continuation_terms, with_reduced_limits
 
 EMITTED_TEXT_BYTES_MAX = 1 * MIB
@@ -286,6 +286,14 @@ class Failover:
     @property
     def text(self) -> str:
         return "".join(self._texts)
+
+    def claimed(self, attempts: Sequence[AttemptRecord]) -> Usage:
+        """The token counts of the whole answer as the nodes reported them; a prompt that none counted, estimated."""
+        prompt = self._job.match.prompt_tokens
+        for attempt in attempts:
+            if attempt.delivered is not None and attempt.delivered.prompt_tokens is not None:
+                prompt = max(0, attempt.delivered.prompt_tokens - attempt.carried_tokens)
+        return Usage(prompt, min(self.tokens, TOKENS_MAX))
 
     def seam(self) -> Seam:
         return Seam(self.text, self.tokens, fields_of(self._opening), self.terms.stops)

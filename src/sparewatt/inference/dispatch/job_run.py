@@ -54,7 +54,7 @@ from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.inference.text_units import CompletionUnits
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.protocol.openai.chat import Usage, error_body, with_model
+from sparewatt.protocol.openai.chat import error_body, with_model
 
 SEAMS_MAX = 8
 """Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
@@ -213,7 +213,8 @@ class JobRun:
     def on_output(self, data: bytes) -> None:
         if self.record.attempts[-1].first_token_ms is None:
             self._begin_output("text/event-stream")
-        self._send(data)
+        if self._attempt is None or not self._attempt.is_complete or self._is_booked():
+            self._send(data)
 
     def direct_path(self) -> DirectPath | None:
         return self._sink.direct_path() if self._has_output and not self._stale_bytes else None
@@ -237,6 +238,10 @@ class JobRun:
         return billed
 
     def on_done(self, data: bytes) -> None:
+        if data:
+            self.record.attempts[-1].delivered = self._attempt.delivered if self._attempt is not None else None
+            if not self._is_booked():
+                return
         self._begin_output("text/event-stream" if self.job.call.stream else "application/json")
         if data:
             self._send(data)
@@ -314,22 +319,15 @@ class JobRun:
 
     def _end_reply(self, finish: str) -> None:
         """All text is written: send the finish reason and the usage in place of the node."""
-        counts, tab, cost_usd = Usage(self._prompt_tokens(), min(self._failover.tokens, 1 << 24)), self.job.tab, None
+        counts, tab, cost_usd = self._failover.claimed(self.record.attempts), self.job.tab, None
         if tab is not None:
             counts, cost = tab.billed(self.record.attempts)
             cost_usd = cost / NANO_PER_USD
+        if not self._is_booked():
+            return
         usage = counts if self.job.call.wants_usage else None
         self._send(ending(self._failover.seam(), finish, usage=usage, cost_usd=cost_usd))
         self._succeed()
-
-    def _prompt_tokens(self) -> int:
-        """As a node counted it, else as it was estimated."""
-        known = [
-            a.delivered.prompt_tokens - a.carried_tokens
-            for a in self.record.attempts
-            if a.delivered is not None and a.delivered.prompt_tokens is not None
-        ]
-        return max(0, known[-1]) if known else self.job.match.prompt_tokens
 
     def _break_reply(self, reason: str) -> None:
         message = f"The node was lost in the middle of the answer ({reason}). What came before is incomplete."
@@ -434,9 +432,10 @@ class JobRun:
     def _learn_speed(self) -> None:
         """How many steps the answer took since its first token, by the gateway's clock."""
         attempt, reservation = self._attempt, self._reservation
-        if attempt is None or reservation is None or not attempt.has_output or attempt.was_throttled:
+        if attempt is None or reservation is None or attempt.was_throttled:
             return
-        self._table.note_answer(reservation, steps=attempt.tokens - 1, now_s=self._clock.now_s())
+        steps = attempt.tokens - 1 if reservation.is_streamed else attempt.tokens
+        self._table.note_answer(reservation, steps=steps, now_s=self._clock.now_s())
 
     def _begin_output(self, content_type: str) -> None:
         """Before the first output of this attempt is forwarded: note it, and start the reply if it is the first."""
@@ -552,6 +551,18 @@ class JobRun:
             self._sink.fail(error, self._headers())
             self.record.error_status, self.record.error_code = error.status, error.code
         self._end(Outcome.FAILED)
+
+    def _is_booked(self) -> bool:
+        """Journal the whole answer before the client has its end. If that fails, the reply ends in an error instead."""
+        self._settle()
+        try:
+            if self.job.tab is not None:
+                self.job.tab.note_complete(self.record.attempts)
+        except SparewattError as error:
+            self._stop_attempt(Outcome.CANCELLED, error.code)
+            self._fail(error)
+            return False
+        return True
 
     def _succeed(self) -> None:
         record = self.record.attempts[-1]

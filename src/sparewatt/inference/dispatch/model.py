@@ -115,6 +115,10 @@ class Tab(Protocol):
         """What these attempts have delivered so far, and what it costs."""
         ...
 
+    def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
+        """The answer is whole, and its client does not have the end yet. Raises if it cannot be journalled."""
+        ...
+
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
         """The job is over. Called once."""
         ...

@@ -23,6 +23,7 @@ class HalvingTab:
 
     def __init__(self) -> None:
         self.settled: list[CompletionUnits] = []
+        self.journalled: list[Usage] = []
         self.closed: list[tuple[Outcome, BilledAnswer]] = []
 
     def settle(self, attempts: Sequence[AttemptRecord], units: CompletionUnits) -> None:
@@ -35,6 +36,9 @@ class HalvingTab:
     def billed(self, attempts: Sequence[AttemptRecord]) -> BilledAnswer:
         paid = [each.delivered.paid_completion_tokens or 0 for each in attempts if each.delivered is not None]
         return BilledAnswer(Usage(4, sum(paid)), Nano(10**9 * sum(paid)))
+
+    def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
+        self.journalled.append(self.billed(attempts).usage)
 
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
         self.closed.append((outcome, self.billed(attempts)))
@@ -69,6 +73,7 @@ def test_a_stream_whose_client_wants_no_usage_is_settled_too() -> None:
     run = stage.dispatcher.dispatch(a_request({}, tab=tab), stage.sink, ranking=BALANCED)
     stage.turn(run).answer(*map(text_event, FOUR), FINISH, USAGE, DONE)
     assert (len(tab.settled), run.record.attempts[0].tokens) == (1, 2)
+    assert tab.journalled == [Usage(4, 2)]
     assert b"usage" not in stage.sink.body
 
 
