@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -179,6 +179,9 @@ bench-gateway: .venv-installed/.runtime  ## The gateway beside nginx and other r
 bench-servers: setup-dev  ## Five batching servers shown as vLLM, SGLang and llama.cpp, beside other routers (20 minutes)
 	$(BIN)/python -m bench.real_servers --report docs/measurements/servers.md $(ARGS)
 
+
+bench-paid: setup-dev  ## What honest nodes and liars are paid for answers of llama.cpp (hours; ARGS="--answers 400" for a first look)
+	$(BIN)/python -m bench.paid_tokens --report docs/measurements/paid_tokens.md $(ARGS)
 
 bench-books: setup-dev  ## Time the gateway with its books and without, side by side
 	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)

@@ -65,4 +65,4 @@ async def test_log_probabilities_are_seen_as_part_of_the_answer(server: Server, 
     assert put_together["choices"][0]["logprobs"]
     read = read_completion(json.dumps(put_together).encode())
     assert read is not None
-    assert read.output_bytes() > len(put_together["choices"][0]["text"])
+    assert [inside for _, inside in read.choices[0].readable()]

@@ -46,7 +46,10 @@ def test_what_a_client_is_told_is_what_the_bill_comes_to(
     order = Quote(a_job(prompt_tokens=prompt), call, TokenPrice(Nano(1), Nano(1)))
     tab = RunningTab(None, Payer(PAYER, KEY), order, Hold(Purse(PAYER), hold), limit, prompt_bound(prompt), "default")  # type: ignore[arg-type]
     found = deliveries_of(tried, prompt_estimate=prompt, output_bound=limit * answers)
-    assert tab.cost(tried) == bill(found, hold).cost.total
+    told = tab.billed(tried)
+    assert told.cost == bill(found, hold).cost.total
+    assert told.usage.completion_tokens == sum(part.completion_tokens for part in found)
+    assert told.usage.prompt_tokens == max((part.prompt_tokens for part in found), default=0)
 
 
 @given(attempts, few, st.integers(0, 60))
@@ -61,7 +64,7 @@ def test_an_attempt_is_counted_by_the_smallest_of_what_was_said_seen_and_asked_f
     claimed = seen.completion_tokens
     if claimed is None:
         claimed = seen.chunks or seen.text_bytes // 4
-    written = min(claimed, max(seen.chunks, (seen.text_bytes + 1) // 2), bound)
+    written = min(claimed, seen.text_bytes, bound)
     prompt = estimate if seen.prompt_tokens is None else max(0, seen.prompt_tokens - attempt.carried_tokens)
     expected = (min(prompt, prompt_bound(estimate)), written, claimed)
     counted = [(part.prompt_tokens, part.completion_tokens, part.claimed_tokens) for part in found]

@@ -38,6 +38,8 @@ def answers(draw: st.DrawFn) -> list[bytes]:
         [
             event({"content": "x", "tool_calls": []}, spaced=spaced),
             event({"reasoning": "x"}, spaced=spaced),
+            event({"reasoning_content": "y"}, spaced=spaced),
+            event({"content": "x", "junk": "content"}, spaced=spaced),
             event({"content": None}, spaced=spaced),
             event({"content": "end"}, spaced=spaced, finish="stop"),
             b": a comment\n\n",
@@ -63,6 +65,7 @@ def test_what_is_passed_on_unread_counts_the_same(events: list[bytes], at_once: 
     assert (quick.delivered, quick.started, quick.done) == (thorough.delivered, thorough.started, thorough.done)
     assert quick.emitted.is_more_than_text == thorough.emitted.is_more_than_text
     assert quick.emitted.text() == thorough.emitted.text()
+    assert quick.units() == thorough.units()
     assert quick.end() == thorough.end()
 
 

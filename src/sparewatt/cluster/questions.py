@@ -128,6 +128,7 @@ class WhyReply(msgspec.Struct, frozen=True):
     ruled_out: int
     unlisted: int
     wanted: list[WantedModel] = []
+    overclaimed: int = 0
 
 
 class NodeWork(msgspec.Struct, frozen=True):

@@ -10,17 +10,18 @@ of BLAKE2's cost: a collision would mislead the account that made it, and no oth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from sparewatt.core.limits import KIB
+from sparewatt.inference.text_units import PromptUnits, units_of
 
 PREFIX_HOLDERS_MAX = 8
 """Nodes that a match prices for what they hold of a prompt, and that are remembered for one block of it."""
 
 BYTES_PER_TOKEN = 4
-"""English prose and code lie near 4. The estimate only steers the match; the bill goes by the node's count."""
+"""English prose and code lie near 4. The estimate steers the match; the bill goes by the node's count and `units`."""
 
 BYTES_PER_TOKEN_AT_MOST = 16
 """No tokenizer in use packs more than this into its average token, so bytes / 16 is a safe lower bound."""
@@ -43,6 +44,8 @@ _MEDIA = (b'"image_url"', b'"input_audio"', b'"file"')
 class PromptSize(msgspec.Struct, frozen=True):
     tokens: int
     tokens_floor: int
+    units: PromptUnits | None = None
+    """What the model reads, by which a node's own count is checked; None if it is not known."""
 
 
 def size_of(messages: Iterable[bytes], *, is_text: bool = False) -> PromptSize:
@@ -58,14 +61,48 @@ def size_of(messages: Iterable[bytes], *, is_text: bool = False) -> PromptSize:
     return PromptSize(max(1, tokens), floor)
 
 
+class _TextPart(msgspec.Struct, frozen=True):
+    type: str = ""
+    text: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    content: str | list[_TextPart] | None = None
+    tool_calls: msgspec.Raw = msgspec.Raw(b"")
+
+
+_message_decoder = msgspec.json.Decoder(_Message)
+
+
+def chat_units(messages: Sequence[bytes], *, tools: bytes = b"") -> PromptUnits:
+    """What a chat template makes a prompt of: the messages' texts, and tools as the JSON that they are given as."""
+    texts: list[str] = []
+    media = 0
+    for message in messages:
+        try:
+            read = _message_decoder.decode(message)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            texts.append(message.decode(errors="replace"))  # the model server has its own view of it
+            continue
+        parts = read.content if isinstance(read.content, list) else ()
+        texts.append(read.content if isinstance(read.content, str) else "\n".join(part.text for part in parts))
+        texts.append(bytes(read.tool_calls).decode(errors="replace"))
+        media += sum(part.type != "text" for part in parts)
+    text = units_of("\n".join(filter(None, texts)))
+    if tools:
+        text += units_of(tools.decode(errors="replace"))
+    return PromptUnits(text, messages=len(messages), has_tools=bool(tools), media=media)
+
+
 def size_of_texts(strings: Iterable[str], id_counts: Iterable[int]) -> PromptSize:
     """Of prompts without messages: texts are estimated, token ids are counted."""
-    counted = list(id_counts)
-    sizes = [len(text.encode()) for text in strings]
+    counted, texts = list(id_counts), list(strings)
+    sizes = [len(text.encode()) for text in texts]
     tokens = sum(counted) + sum(size // BYTES_PER_TOKEN for size in sizes)
     # Each text has the context to itself: the longest must fit, not all together.
     floor = max([*counted, *(size // BYTES_PER_TOKEN_AT_MOST for size in sizes)], default=0)
-    return PromptSize(max(1, tokens), floor)
+    units = PromptUnits(units_of("\n".join(texts)), messages=len(texts) + len(counted), is_chat=False, ids=sum(counted))
+    return PromptSize(max(1, tokens), floor, units)
 
 
 def has_media(message: bytes) -> bool:

@@ -75,8 +75,9 @@ def result_of(attempt: AttemptRecord, record: MatchRecord) -> AttemptResult | No
 
     None if it shows nothing: refused in time, cancelled, a bad request, or longer than any job may take.
     """
+    is_marked = attempt.delivered is not None and attempt.delivered.is_marked
     if attempt.outcome is _DONE and attempt.reason is None:  # nearly always
-        return AttemptResult.DONE
+        return AttemptResult.OVERCLAIMED if is_marked else AttemptResult.DONE
     reason = attempt.reason or ""
     has_status = reason.startswith("status ")
     match attempt.outcome:
@@ -256,7 +257,8 @@ class JobCounter:
             if delivered is not None:
                 model.completion_tokens += attempt.tokens
                 totals.node_tokens[attempt.node_id] = totals.node_tokens.get(attempt.node_id, 0) + attempt.tokens
-                prompt_tokens = prompt_tokens or delivered.prompt_tokens or record.decision.job.prompt_tokens
+                read = delivered.prompt_tokens if delivered.paid_prompt_tokens is None else delivered.paid_prompt_tokens
+                prompt_tokens = prompt_tokens or read or record.decision.job.prompt_tokens
         model.prompt_tokens += prompt_tokens  # once, however many nodes read it
         totals.seams += sum(attempt.carried_tokens > 0 for attempt in record.attempts[1:])
         return tokens

@@ -30,6 +30,8 @@ class AttemptResult(enum.StrEnum):
     BACKEND_TIMEOUT = "backend_timeout"
     BACKEND_ERROR = "backend_error"
     PROTOCOL = "protocol"
+    OVERCLAIMED = "overclaimed"
+    """The answer came, and far more tokens were claimed than its text takes."""
 
 
 @dataclass(frozen=True, slots=True)

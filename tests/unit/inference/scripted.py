@@ -61,7 +61,7 @@ def text_event(text: str) -> bytes:
 
 ROLE = event({"role": "assistant", "content": ""})
 FINISH = event({}, finish="stop")
-USAGE = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}\n\n'
+USAGE = b'data: {"id":"c1","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}\n\n'
 
 
 class RecordingOutbox(SendQueue):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparewatt.core.ids import KeyId, MatchId
-from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, MatchRecord, Outcome
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
 from sparewatt.telemetry.job_counter import result_of
@@ -108,3 +108,12 @@ def test_what_an_attempt_shows_about_its_node(
     record = MatchRecord(MatchId("match_a"), KeyId("key_a"), 0.0, decision, outcome, error_status=error_status)
     attempt = AttemptRecord(node_id(1), started_ms=0.0, outcome=outcome, reason=reason)
     assert result_of(attempt, record) is result
+
+
+def test_an_answer_of_which_too_much_was_claimed_is_none_that_was_done() -> None:
+    decision = match(a_job(), a_table(1), situation(), ranking=BALANCED, seed=1)
+    record = MatchRecord(MatchId("match_a"), KeyId("key_a"), 0.0, decision, Outcome.DONE)
+    attempt = AttemptRecord(node_id(1), started_ms=0.0, outcome=Outcome.DONE, delivered=DeliveryCount(is_marked=True))
+    assert result_of(attempt, record) is AttemptResult.OVERCLAIMED
+    attempt.delivered = DeliveryCount()
+    assert result_of(attempt, record) is AttemptResult.DONE

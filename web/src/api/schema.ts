@@ -3,7 +3,7 @@
 
 export type BudgetPeriod = "day" | "month" | "week";
 export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
-export type FailureCauseName = "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "protocol" | "timed_out";
+export type FailureCauseName = "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "overclaimed" | "protocol" | "timed_out";
 export type HistoryKind = "error" | "model" | "network";
 export type HistorySpan = "1h" | "24h" | "30d";
 export type JobStateName = "cancelled" | "done" | "failed";
@@ -1018,6 +1018,7 @@ export interface NodeMatchReport {
   rejected: Partial<Record<MatcherFilterName, number>>;
   ruled_out: number;
   unlisted: number;
+  overclaimed: number;
   wanted: ModelDemand[];
   sentences: string[];
 }

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.capabilities import fetch_capability
-from sparewatt.inference.prompt import size_of
+from sparewatt.inference.prompt import chat_units, size_of
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.chat import NULL, ChatRequest, fields_of, models_of, parse_chat, parse_plain
@@ -52,7 +52,10 @@ def read_chat(body: bytes) -> ModelCall:
         path=PATH,
         model=model,
         body=body,
-        size=size_of(messages, is_text=not media.has_pictures),
+        size=msgspec.structs.replace(
+            size_of(messages, is_text=not media.has_pictures),
+            units=chat_units(messages, tools=bytes(chat.tools) if is_given(chat.tools) else b""),
+        ),
         prompt=messages,
         is_text=not media.has_pictures,
         provider=bytes(chat.provider),

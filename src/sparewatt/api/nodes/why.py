@@ -106,6 +106,7 @@ def match_report_of(report: WhyReport, row: NodeRow, *, price_notices: Sequence[
         rejected={reason.value: n for reason, n in report.rejected.most_common()},
         ruled_out=report.ruled_out,
         unlisted=report.unlisted,
+        overclaimed=report.overclaimed,
         wanted=[ModelDemand(model=each.name, requests=each.requests, keys=each.keys) for each in report.wanted],
         sentences=[*sentences(report), *price_notices],
     )
@@ -119,6 +120,7 @@ def _peer_reply_of(report: WhyReport) -> WhyReply:
         lost=report.lost,
         ruled_out=report.ruled_out,
         unlisted=report.unlisted,
+        overclaimed=report.overclaimed,
         wanted=report.wanted,
     )
 
@@ -131,5 +133,6 @@ def _report_of(reply: WhyReply) -> WhyReport:
         rejected=Counter({Rejection(name): n for name, n in reply.rejected.items()}),
         ruled_out=reply.ruled_out,
         unlisted=reply.unlisted,
+        overclaimed=reply.overclaimed,
         wanted=reply.wanted,
     )

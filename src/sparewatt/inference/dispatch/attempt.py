@@ -18,7 +18,15 @@ from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import KIB, REQUEST_BODY_BYTES_MAX
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.failover import EmittedText, Seam
-from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DirectPath, DispatchRules, Job, Outcome
+from sparewatt.inference.dispatch.model import (
+    AttemptRecord,
+    BilledAnswer,
+    DeliveryCount,
+    DirectPath,
+    DispatchRules,
+    Job,
+    Outcome,
+)
 from sparewatt.inference.dispatch.reply import (
     ChunkShape,
     ReplyBroken,
@@ -29,6 +37,7 @@ from sparewatt.inference.dispatch.reply import (
 )
 from sparewatt.inference.dispatch.served_model import ServedRequest
 from sparewatt.inference.matcher.model import Candidate
+from sparewatt.inference.text_units import CompletionUnits
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.protocol.link.frames import JobEnd, JobFailure, JobReplyHead, JobRequest
 
@@ -59,7 +68,7 @@ Direct = tuple[
     int,
     ChunkShape | None,
     DeliveryCount,
-    bytearray | None,
+    bytearray,
 ]
 """What the direct path needs per chunk: stream, client's path, the bytes around its text and what replaces them for the
 client, counter and text buffer."""
@@ -104,8 +113,8 @@ class AttemptListener(Protocol):
         """Whether another node could continue the answer."""
         ...
 
-    def price_usd(self, delivered: DeliveryCount) -> float:
-        """The price of the whole answer, if it ends here."""
+    def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None:
+        """The attempt has sent all that it will. Returns the bill of the whole answer; None where nothing is billed."""
         ...
 
 
@@ -163,7 +172,6 @@ class Attempt:
         self._deadlines = deadlines
         self.candidate = candidate
         self.record = record
-        price = owner.price_usd if job.tab is not None else None
         is_renamed = bool(job.reply_model) and job.reply_model != self._served.model
         reply_model = msgspec.json.encode(job.reply_model) if is_renamed else None
         self._reply: StreamReply | WholeReply
@@ -171,11 +179,17 @@ class Attempt:
         """The reply, if chunks may be forwarded without parsing once their shape is known."""
         if job.call.stream:
             self._reply = reply = StreamReply(
-                wants_usage=job.call.wants_usage, price=price, seam=seam, reply_model=reply_model
+                wants_usage=job.call.wants_usage,
+                bill=owner.on_counted,
+                seam=seam,
+                reply_model=reply_model,
+                answers=job.call.answers,
             )
             self._passing = reply if seam is None else None
         else:
-            self._reply = whole_reply(job.call.path, price=price, reply_model=reply_model)
+            self._reply = whole_reply(
+                job.call.path, bill=owner.on_counted, reply_model=reply_model, answers=job.call.answers
+            )
         self._direct: Direct | None = None
         self._has_no_direct_path = False
         self._refusal: WholeReply | None = None
@@ -208,6 +222,10 @@ class Attempt:
     @property
     def delivered(self) -> DeliveryCount:
         return self._reply.delivered
+
+    def units(self) -> CompletionUnits:
+        """What of its part of the answer a client can read."""
+        return self._reply.units()
 
     @property
     def emitted(self) -> EmittedText | None:
@@ -337,8 +355,7 @@ class Attempt:
                 self._heard_at_s = path.last_added_s = now_s
                 delivered.chunks += 1
                 delivered.text_bytes += len(text)
-                if buffer is not None:
-                    buffer += text
+                buffer += text
                 n_bytes = len(data)
                 if sent is not None:
                     data = sent.before + text + sent.after

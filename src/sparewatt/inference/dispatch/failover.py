@@ -16,17 +16,21 @@ import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import MIB, REQUEST_BODY_BYTES_MAX
-from sparewatt.inference.dispatch.model import Gate, Job
+from sparewatt.core.limits import KIB, MIB, REQUEST_BODY_BYTES_MAX
+from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job
 from sparewatt.inference.matcher.model import AllowedNodes
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.text_units import NOTHING, CompletionUnits, units_of_json
 from sparewatt.protocol.link.node_report import Capability
-from sparewatt.protocol.openai.chat import CompletionChunk, Usage
+from sparewatt.protocol.openai.chat import CALLED, TOKENS_MAX, CompletionChunk, Usage
 from sparewatt.protocol.openai.continuation import ContinuationTerms, continuation_terms, with_reduced_limits
 
 EMITTED_TEXT_BYTES_MAX = 1 * MIB
 """Text of an answer that is kept so that another node can go on with it: some 250,000 tokens."""
+
+COUNTED_BYTES = 32 * KIB
+"""Text that no node could continue is counted and dropped in pieces of this size."""
 
 _NOTHING = (b"null", b'""', b"[]", b"{}")
 _TEXT_FIELDS = ("role", "content")
@@ -35,11 +39,16 @@ _TEXT_FIELDS = ("role", "content")
 class EmittedText:
     """One node's part of an answer."""
 
-    __slots__ = ("_raw", "finished", "is_more_than_text", "opening")
+    __slots__ = ("_choices", "_counted", "_others", "_raw", "finished", "is_more_than_text", "opening")
 
     def __init__(self) -> None:
         self._raw = bytearray()
         """Its text as raw JSON: the insides of all strings, concatenated."""
+        self._others: dict[tuple[int, str], bytearray] = {}
+        """The same of text that no node could continue, by choice and field."""
+        self._counted = NOTHING
+        """What was in these and is dropped."""
+        self._choices: set[int] = set()
         self.opening: bytes | None = None
         """The first chunk: its id and model are those of the whole answer."""
         self.finished: frozenset[int] = frozenset()
@@ -51,38 +60,58 @@ class EmittedText:
         if self.opening is None:
             self.opening = data
         for choice in chunk.choices or ():
+            self._choices.add(choice.index)
             if choice.finish_reason:
                 self.finished |= {choice.index}
-            self.is_more_than_text |= choice.index != 0
-            self._note_field("content", bytes(choice.text))
-            for name, part in (choice.delta or {}).items():
-                self._note_field(name, bytes(part))
+            if choice.index or any(_is_more(name, bytes(part)) for name, part in (choice.delta or {}).items()):
+                self._give_up()
+            for name, inside in choice.readable():
+                self._add_piece(choice.index, "content" if name == "text" else name, inside)
 
-    def add_text(self, inside: bytes) -> None:
-        """Add plain text, given as the inside of a JSON string."""
+    def add_text(self, inside: bytes, field: str = "content") -> None:
+        """Add a piece of the first choice, given as the inside of a JSON string."""
+        self._add_piece(0, field, inside)
+
+    def _add_piece(self, index: int, field: str, inside: bytes) -> None:
         if len(self._raw) > EMITTED_TEXT_BYTES_MAX:
             self._give_up()
-        elif not self.is_more_than_text:
+        if not self.is_more_than_text:
             self._raw += inside
-
-    def buffer(self) -> bytearray | None:
-        """The buffer of `add_text`, which the direct path appends to; None once no text is stored any more."""
-        return None if self.is_more_than_text else self._raw
-
-    def _note_field(self, name: str, part: bytes) -> None:
-        if part in _NOTHING or name == "role":
             return
-        if name not in _TEXT_FIELDS or part[:1] != b'"':
-            self._give_up()
-        else:
-            self.add_text(part[1:-1])
+        pieces = self._others.setdefault((index, field), bytearray())
+        pieces += inside
+        if len(pieces) > COUNTED_BYTES:
+            self._count(pieces)
+
+    def buffer(self, field: str = "content") -> bytearray:
+        """Where `add_text` puts a piece, for the direct path."""
+        return self._raw if not self.is_more_than_text else self._others.setdefault((0, field), bytearray())
+
+    def _count(self, pieces: bytearray) -> None:
+        self._counted += units_of_json(pieces)
+        pieces.clear()
 
     def _give_up(self) -> None:
-        self.is_more_than_text = True
-        self._raw.clear()
+        if not self.is_more_than_text:
+            self.is_more_than_text = True
+            self._others[0, "content"], self._raw = self._raw, bytearray()
 
     def text(self) -> str:
         return msgspec.json.decode(b'"' + self._raw + b'"', type=str)
+
+    def units(self) -> CompletionUnits:
+        """What of it a client can read."""
+        text = self._counted
+        for pieces in (self._raw, *self._others.values()):
+            if pieces:
+                text += units_of_json(pieces)
+        calls = sum(name.startswith(CALLED) for _, name in self._others)
+        return CompletionUnits(text, len(self._choices), calls)
+
+
+def _is_more(name: str, part: bytes) -> bool:
+    """Whether a field of a delta is more than text that another node could continue."""
+    return part not in _NOTHING and name != "role" and (name not in _TEXT_FIELDS or part[:1] != b'"')
 
 
 StopState = Literal["clear", "wait", "hit"]
@@ -257,6 +286,14 @@ class Failover:
     @property
     def text(self) -> str:
         return "".join(self._texts)
+
+    def claimed(self, attempts: Sequence[AttemptRecord]) -> Usage:
+        """The token counts of the whole answer as the nodes reported them; a prompt that none counted, estimated."""
+        prompt = self._job.match.prompt_tokens
+        for attempt in attempts:
+            if attempt.delivered is not None and attempt.delivered.prompt_tokens is not None:
+                prompt = max(0, attempt.delivered.prompt_tokens - attempt.carried_tokens)
+        return Usage(prompt, min(self.tokens, TOKENS_MAX))
 
     def seam(self) -> Seam:
         return Seam(self.text, self.tokens, fields_of(self._opening), self.terms.stops)

@@ -31,6 +31,7 @@ from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover, Seam, ending
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
+    BilledAnswer,
     DeliveryCount,
     DirectPath,
     DispatchRules,
@@ -51,8 +52,9 @@ from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.text_units import CompletionUnits
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.protocol.openai.chat import Usage, error_body, with_model
+from sparewatt.protocol.openai.chat import error_body, with_model
 
 SEAMS_MAX = 8
 """Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
@@ -225,10 +227,15 @@ class JobRun:
             return False
         return self._attempts_left() and self._failover.gate.may_recover(self._selector.tried)
 
-    def price_usd(self, delivered: DeliveryCount) -> float:
-        self.record.attempts[-1].delivered = delivered
-        self._cost_nano = self.job.tab.cost(self.record.attempts) if self.job.tab is not None else Nano(0)
-        return self._cost_nano / NANO_PER_USD
+    def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None:
+        tab, attempts = self.job.tab, self.record.attempts
+        attempts[-1].delivered = delivered
+        if tab is None:
+            return None
+        tab.settle(attempts, units)
+        billed = tab.billed(attempts)
+        self._cost_nano = billed.cost
+        return billed
 
     def on_done(self, data: bytes) -> None:
         if data:
@@ -238,6 +245,7 @@ class JobRun:
         self._begin_output("text/event-stream" if self.job.call.stream else "application/json")
         if data:
             self._send(data)
+        self._settle()
         self._learn_speed()
         self._close_attempt(Outcome.DONE, None)
         self._succeed()
@@ -311,22 +319,15 @@ class JobRun:
 
     def _end_reply(self, finish: str) -> None:
         """All text is written: send the finish reason and the usage in place of the node."""
-        wants_usage, tab = self.job.call.wants_usage, self.job.tab
-        counts = Usage(self._prompt_tokens(), min(self._failover.tokens, 1 << 24)) if wants_usage else None
-        cost_usd = None if tab is None else tab.cost(self.record.attempts) / NANO_PER_USD
+        counts, tab, cost_usd = self._failover.claimed(self.record.attempts), self.job.tab, None
+        if tab is not None:
+            counts, cost = tab.billed(self.record.attempts)
+            cost_usd = cost / NANO_PER_USD
         if not self._is_booked():
             return
-        self._send(ending(self._failover.seam(), finish, usage=counts, cost_usd=cost_usd))
+        usage = counts if self.job.call.wants_usage else None
+        self._send(ending(self._failover.seam(), finish, usage=usage, cost_usd=cost_usd))
         self._succeed()
-
-    def _prompt_tokens(self) -> int:
-        """As a node counted it, else as it was estimated."""
-        known = [
-            a.delivered.prompt_tokens - a.carried_tokens
-            for a in self.record.attempts
-            if a.delivered is not None and a.delivered.prompt_tokens is not None
-        ]
-        return max(0, known[-1]) if known else self.job.match.prompt_tokens
 
     def _break_reply(self, reason: str) -> None:
         message = f"The node was lost in the middle of the answer ({reason}). What came before is incomplete."
@@ -471,10 +472,21 @@ class JobRun:
             headers |= model_headers(self.job.match.model, row)
         if self.job.tab is not None and not self.job.call.stream:
             cost = self._cost_nano
-            headers["x-sparewatt-cost"] = format_usd(self.job.tab.cost(self.record.attempts) if cost is None else cost)
+            cost = self.job.tab.billed(self.record.attempts).cost if cost is None else cost
+            headers["x-sparewatt-cost"] = format_usd(cost)
         return headers
 
+    def _settle(self) -> None:
+        """Decide what the running attempt is paid for: once, and before its tokens count for anything."""
+        attempt, tab = self._attempt, self.job.tab
+        delivered = self.record.attempts[-1].delivered
+        if attempt is None or tab is None or delivered is None:
+            return
+        if delivered.paid_completion_tokens is None:
+            tab.settle(self.record.attempts, attempt.units())
+
     def _close_attempt(self, outcome: Outcome, reason: str | None) -> AttemptRecord:
+        self._settle()
         record, attempt = self.record.attempts[-1], self._attempt
         record.outcome, record.reason = outcome, reason
         record.ended_ms = self._elapsed_ms()
@@ -542,6 +554,7 @@ class JobRun:
 
     def _is_booked(self) -> bool:
         """Journal the whole answer before the client has its end. If that fails, the reply ends in an error instead."""
+        self._settle()
         try:
             if self.job.tab is not None:
                 self.job.tab.note_complete(self.record.attempts)

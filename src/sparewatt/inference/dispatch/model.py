@@ -15,6 +15,8 @@ from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
 from sparewatt.core.money import Nano
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob
+from sparewatt.inference.text_units import CompletionUnits
+from sparewatt.protocol.openai.chat import Usage
 
 
 class WriteBatch:
@@ -95,11 +97,22 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
 
 
+class BilledAnswer(NamedTuple):
+    """What the books will say of an answer: the same that its client is told, and that its nodes are paid for."""
+
+    usage: Usage
+    cost: Nano
+
+
 class Tab(Protocol):
     """The bill of one job. Dispatch reports what was delivered; metering does the rest."""
 
-    def cost(self, attempts: Sequence[AttemptRecord]) -> Nano:
-        """The cost of what these attempts have delivered so far."""
+    def settle(self, attempts: Sequence[AttemptRecord], units: CompletionUnits) -> None:
+        """The last attempt has sent all that it will: decide what of it is paid. `units` is what a client can read."""
+        ...
+
+    def billed(self, attempts: Sequence[AttemptRecord]) -> BilledAnswer:
+        """What these attempts have delivered so far, and what it costs."""
         ...
 
     def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
@@ -179,6 +192,11 @@ class DeliveryCount(msgspec.Struct, array_like=True, gc=False):
     completion_tokens: int | None = None
     finish_reason: str | None = None
     """As sent to the client; with several choices, the last one sent."""
+    paid_prompt_tokens: int | None = None
+    paid_completion_tokens: int | None = None
+    """What of the reported counts is paid, once that is settled."""
+    is_marked: bool = False
+    """Whether the node claimed far more than what it sent can hold."""
 
 
 class AttemptRecord(msgspec.Struct, array_like=True, gc=False):

@@ -7,34 +7,51 @@ the client, and whether the reply is complete.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
-from sparewatt.inference.dispatch.failover import EmittedText, Seam, StraddlingStop
-from sparewatt.inference.dispatch.model import DeliveryCount
+from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.dispatch.failover import EmittedText, Seam, StraddlingStop, fields_of
+from sparewatt.inference.dispatch.model import BilledAnswer, DeliveryCount
+from sparewatt.inference.text_units import NOTHING as NO_TEXT
+from sparewatt.inference.text_units import CompletionUnits, units_of_json
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import (
+    CALLED,
+    TOKENS_MAX,
+    ChunkChoice,
     CompletionChunk,
     Usage,
+    WholeChoice,
     read_chunk,
     read_completion,
     read_error_message,
-    with_cost,
     with_reply_model,
     with_usage,
 )
 from sparewatt.protocol.openai.embeddings import read_embeddings
+from sparewatt.protocol.openai.reply_fields import (
+    COMPLETION,
+    VECTORS,
+    Shape,
+    known_chunk,
+    known_fields,
+    with_choices,
+    without_usage,
+)
 
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _BLANK_LINE_BYTES_MAX = 4
 DONE = b"[DONE]"
 
 
-_CONTENT = b'"content"'
+_DIRECT_FIELDS = {"content": b'"content"', "reasoning_content": b'"reasoning_content"', "reasoning": b'"reasoning"'}
+"""Fields of a delta that a stream may consist of, and their names in JSON."""
 _is_plain = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+').fullmatch
 """Whether the bytes are the inside of a JSON string, without escapes by number (`\\u0041`)."""
 needs_reading = re.compile(rb'["\\\x00-\x1f]').search
@@ -44,10 +61,10 @@ needs_reading = re.compile(rb'["\\\x00-\x1f]').search
 class ChunkShape:
     """What comes before and after the text in every chunk of an answer, as bytes."""
 
-    __slots__ = ("_n_after", "_n_before", "after", "before")
+    __slots__ = ("_n_after", "_n_before", "after", "before", "field")
 
-    def __init__(self, before: bytes, after: bytes) -> None:
-        self.before, self.after = before, after
+    def __init__(self, before: bytes, after: bytes, field: str = "content") -> None:
+        self.before, self.after, self.field = before, after, field
         self._n_before, self._n_after = len(before), len(after)
 
     def text_of(self, event: bytes) -> bytes | None:
@@ -77,13 +94,19 @@ def shape_of(event: bytes, chunk: CompletionChunk) -> ChunkShape | None:
     choice, is_one_line = choices[0], event.find(b"\n") == len(event) - 2 and b"\r" not in event
     if not is_one_line or choice.index != 0 or choice.finish_reason or bytes(choice.logprobs) != b"null":
         return None
-    if choice.delta is None or choice.delta.keys() != {"content"} or bytes(choice.text) != b"null":
+    if choice.delta is None or len(choice.delta) != 1 or bytes(choice.text) != b"null":
         return None
-    text = bytes(choice.delta["content"])
-    start = event.find(b'"', event.rfind(_CONTENT) + len(_CONTENT))
+    ((field, raw),) = choice.delta.items()
+    name, text = _DIRECT_FIELDS.get(field), bytes(raw)
+    if name is None or text[:1] != b'"':
+        return None
+    start = event.find(b'"', event.rfind(name) + len(name))
     if event[start : start + len(text)] != text or not text[1:-1] or not _is_plain(text[1:-1]):
         return None
-    return ChunkShape(event[: start + 1], event[start + len(text) - 1 :])
+    return ChunkShape(event[: start + 1], event[start + len(text) - 1 :], _COUNTED_AS.get(field, field))
+
+
+_COUNTED_AS = {"reasoning_content": "reasoning"}
 
 
 class EventSplitter:
@@ -142,9 +165,16 @@ NOTHING = b"null"
 """llama.cpp sends this between the chunks of several choices."""
 
 
-DirectShape = tuple[bytes, bytes, ChunkShape | None, DeliveryCount, bytearray | None]
+DirectShape = tuple[bytes, bytes, ChunkShape | None, DeliveryCount, bytearray]
 """The bytes before and after the text of every chunk, those that replace them for the client (None: the same), the
 counter of chunks, and the buffer of their text."""
+
+
+ANSWERS_MAX = 4_096
+"""Answers of one request that are read, where it is not known how many were asked for."""
+
+Biller = Callable[[DeliveryCount, CompletionUnits], BilledAnswer | None]
+"""Called when a node has sent all that it will. Returns what the client is told of it; None where nothing is billed."""
 
 
 class ReplyBroken(Exception):
@@ -163,11 +193,12 @@ class StreamReply:
     """A streamed reply. `started`: it has output that the client would lose if another node started over."""
 
     __slots__ = (
+        "_answers",
+        "_bill",
         "_fed_chars",
         "_has_rest",
         "_held",
         "_held_bytes",
-        "_price",
         "_reply_model",
         "_seam",
         "_sent_shape",
@@ -190,14 +221,17 @@ class StreamReply:
         self,
         *,
         wants_usage: bool,
-        price: Callable[[DeliveryCount], float] | None = None,
+        bill: Biller | None = None,
         seam: Seam | None = None,
         reply_model: bytes | None = None,
+        answers: int = 0,
     ) -> None:
-        """`reply_model`: the model's name for the client as JSON, where the node's server uses another."""
+        """`reply_model`: the model's name for the client as JSON, where the node's server uses another. `answers`: as
+        many as were asked for, 0 if that is not known; more are dropped."""
         self._reply_model = reply_model
+        self._answers = answers
         self._wants_usage = wants_usage
-        self._price = price
+        self._bill = bill
         self._seam = seam
         self._stop = StraddlingStop(seam.text, seam.stops) if seam is not None else None
         self._unsure = DeliveryCount() if seam is not None else None
@@ -239,7 +273,7 @@ class StreamReply:
         seen = self.delivered
         seen.chunks += chunks
         seen.text_bytes += len(text)
-        self.emitted.add_text(text)
+        self.emitted.add_text(text, shape.field)
         return data
 
     def direct_shape(self) -> DirectShape | None:
@@ -247,12 +281,18 @@ class StreamReply:
         shape = self._shape
         if shape is None or self._has_rest:
             return None
-        return shape.before, shape.after, self._sent_shape, self.delivered, self.emitted.buffer()
+        return shape.before, shape.after, self._sent_shape, self.delivered, self.emitted.buffer(shape.field)
 
     @property
     def tokens(self) -> int:
-        """The node's own count if it reported one, else one per chunk."""
+        """What is paid, once that is settled; before, the node's own count if it reported one, else one per chunk."""
+        paid = self.delivered.paid_completion_tokens
+        if paid is not None:
+            return paid
         return self.usage.completion_tokens if self.usage else self.delivered.chunks
+
+    def units(self) -> CompletionUnits:
+        return self.emitted.units()
 
     def feed(self, data: bytes) -> ForwardedBytes:
         """Returns what may go to the client now: nothing until the reply has started."""
@@ -294,29 +334,52 @@ class StreamReply:
         """The events to forward to the client."""
         received, event = event, self._renamed(event)
         data = event_data(event)
-        if data is None:
+        if data is None or data == NOTHING:
             return ()  # a comment as keep-alive; the gateway sends its own
         if data == DONE:
             self.done, self._shape = True, None
             return (*self._closing_usage(), event)
-        if data == NOTHING:
-            return ()
-        chunk = read_chunk(data)
+        given, chunk = data, read_chunk(data)
         if chunk is not None and chunk.is_error():
             raise ReplyBroken(read_error_message(data) or "the model server reported an error")
         if self.done or chunk is None or (chunk.choices is None and chunk.usage is None):
             raise ReplyBroken("the stream holds something that is no chunk")
-        if chunk.usage is not None and not chunk.choices:
-            self._add_usage(event, chunk.usage)
-            return ()
+        data, chunk = self._known(data, chunk)
         if chunk.usage is not None:
-            self._note_usage(chunk.usage, is_of_one_text=chunk.ends_text())
+            data = self._take_usage(data, chunk, chunk.usage)
+        if not chunk.choices:
+            return ()
         if self._seam is not None:
             return self._join(chunk, data, self._seam)
+        event = event if data is given else b"data: " + data + b"\n\n"
         self._count(chunk)
         self.emitted.add(chunk, data)
         self._note_shape(received, event, chunk)
         return (event,)
+
+    def _take_usage(self, data: bytes, chunk: CompletionChunk, usage: Usage) -> bytes:
+        """Note a node's counts. The client is told at the end: the chunk goes on without them."""
+        if chunk.choices:
+            self._note_usage(usage, is_of_one_text=chunk.ends_text())
+            return without_usage(data)
+        self._add_usage(data, usage)
+        return data
+
+    def _known(self, data: bytes, chunk: CompletionChunk) -> tuple[bytes, CompletionChunk]:
+        """Without fields that no client reads, and without answers that were not asked for."""
+        try:
+            known = known_chunk(data)
+        except ValueError as error:
+            raise ReplyBroken("the stream holds something that is no chunk") from error
+        asked = [0 <= choice.index < (self._answers or ANSWERS_MAX) for choice in chunk.choices or ()]
+        if not all(asked):
+            known = with_choices(known, asked)
+        if known is data:
+            return data, chunk
+        read = read_chunk(known)
+        if read is None:
+            raise ReplyBroken("the stream holds something that is no chunk")
+        return known, read
 
     def _renamed(self, event: bytes) -> bytes:
         return event if self._reply_model is None else with_reply_model(event, self._reply_model)
@@ -325,15 +388,17 @@ class StreamReply:
         if self.started:
             self._shape = shape_of(received, chunk)
             self._sent_shape = shape_of(sent, chunk) if sent is not received else None
+            if sent is not received and self._sent_shape is None:
+                self._shape = None
 
     def _count(self, chunk: CompletionChunk) -> None:
         for choice in chunk.choices or ():
             if choice.finish_reason:
                 self.delivered.finish_reason = choice.finish_reason
-        if (text_bytes := chunk.output_bytes()) is not None:
+        if chunk.carries_output():
             self.started = True
             self.delivered.chunks += 1
-            self.delivered.text_bytes += text_bytes
+            self.delivered.text_bytes += sum(map(_text_bytes, chunk.choices or ()))
 
     def _join(self, chunk: CompletionChunk, data: bytes, seam: Seam) -> tuple[bytes, ...]:
         """Fit a chunk to an answer that another node began: one role, one id, one count of tokens."""
@@ -349,8 +414,6 @@ class StreamReply:
                 self._cut()
                 return ()
             self._fed_chars = len(self.emitted.text())
-        if chunk.usage is not None:
-            data = with_usage(data, seam.counts(chunk.usage))
         return (b"data: " + seam.fit(data) + b"\n\n",)
 
     @property
@@ -378,46 +441,64 @@ class StreamReply:
         self.delivered.completion_tokens = usage.completion_tokens
         self.delivered.prompt_tokens = None if is_one_of_several else usage.prompt_tokens
 
-    def _add_usage(self, event: bytes, usage: Usage) -> None:
+    def _add_usage(self, data: bytes, usage: Usage) -> None:
         """With `n` choices some servers report each by itself; the client expects one usage, at the end."""
         earlier = self.usage if self._usage_events else None
-        self._usage_events += (event,)
-        written = usage.completion_tokens + (earlier.completion_tokens if earlier else 0)
+        self._usage_events = (data,)
+        written = min(usage.completion_tokens + (earlier.completion_tokens if earlier else 0), TOKENS_MAX)
         self._note_usage(Usage(prompt_tokens=usage.prompt_tokens, completion_tokens=written))
 
     def _closing_usage(self) -> tuple[bytes, ...]:
-        if not self._wants_usage or not self._usage_events or self.usage is None:
+        """The token counts at the end of a stream, as they are billed: also if the node sent none."""
+        if not self._wants_usage:
             return ()
-        if len(self._usage_events) == 1 and self._price is None and self._seam is None:
-            return (self._usage_events[0],)
-        data = event_data(self._usage_events[-1]) or b"{}"
-        counts = self.usage if len(self._usage_events) > 1 else None
+        billed = self._bill(self.delivered, self.units()) if self._bill is not None else None
+        if billed is None and self.usage is None:
+            return ()
+        data = self._usage_events[0] if self._usage_events else _usage_chunk(self.emitted.opening)
+        counts, cost_usd = self.usage or Usage(), None
         if self._seam is not None:
-            data, counts = self._seam.fit(data), self._seam.counts(self.usage)
-        cost_usd = self._price(self.delivered) if self._price is not None else None
-        if counts is None and cost_usd is not None:
-            return (b"data: " + with_cost(data, cost_usd) + b"\n\n",)
+            data, counts = self._seam.fit(data), self._seam.counts(counts)
+        if billed is not None:
+            counts, cost_usd = billed.usage, billed.cost / NANO_PER_USD
         return (b"data: " + with_usage(data, counts, cost_usd=cost_usd) + b"\n\n",)
+
+
+def _usage_chunk(opening: bytes | None) -> bytes:
+    """A chunk for the token counts of a node that sent none."""
+    return msgspec.json.encode({**fields_of(opening), "choices": []})
+
+
+def _text_bytes(choice: ChunkChoice | WholeChoice) -> int:
+    """The length of a chunk's text. A character that is escaped by its number has six bytes in JSON."""
+    return sum(len(inside) - 5 * inside.count(b"\\u") for _, inside in choice.readable())
 
 
 class WholeReply:
     """A reply in one piece, buffered until it is complete and valid."""
 
-    __slots__ = ("_parts", "_price", "_reply_model", "_size", "delivered", "usage")
+    __slots__ = ("_answers", "_bill", "_parts", "_reply_model", "_size", "_units", "delivered", "usage")
 
-    def __init__(
-        self, *, price: Callable[[DeliveryCount], float] | None = None, reply_model: bytes | None = None
-    ) -> None:
+    def __init__(self, *, bill: Biller | None = None, reply_model: bytes | None = None, answers: int = 0) -> None:
+        """Arguments as of `StreamReply`."""
         self._reply_model = reply_model
+        self._answers = answers
         self._parts: list[bytes] = []
         self._size = 0
-        self._price = price
+        self._bill = bill
+        self._units = CompletionUnits()
         self.usage: Usage | None = None
         self.delivered = DeliveryCount()
 
     @property
     def tokens(self) -> int:
+        paid = self.delivered.paid_completion_tokens
+        if paid is not None:
+            return paid
         return self.usage.completion_tokens if self.usage else 0
+
+    def units(self) -> CompletionUnits:
+        return self._units
 
     def feed(self, data: bytes) -> None:
         self._parts.append(data)
@@ -426,28 +507,52 @@ class WholeReply:
             raise ReplyBroken("the reply is over the limit")
 
     def end(self) -> bytes:
-        body, seen = self.body(), self.delivered
+        body, seen = self._known(self.body(), COMPLETION), self.delivered
         completion = read_completion(body)
         if completion is None:
             raise ReplyBroken("the reply is not a completion")
+        asked = [not self._answers or 0 <= choice.index < self._answers for choice in completion.choices]
+        choices = [choice for choice, is_asked in zip(completion.choices, asked, strict=True) if is_asked]
+        if not all(asked):
+            body = with_choices(body, asked)
         usage = self.usage = completion.usage
-        seen.text_bytes = completion.output_bytes()
+        self._units = _units_of_choices(choices)
+        seen.text_bytes = sum(map(_text_bytes, choices))
         seen.finish_reason = completion.finish_reason()
         if usage is not None:
             seen.prompt_tokens = usage.prompt_tokens
             seen.completion_tokens = usage.completion_tokens
         return self._for_client(body)
 
+    def _known(self, body: bytes, shape: dict[str, Shape]) -> bytes:
+        try:
+            if not body.isascii():
+                body.decode()
+            return known_fields(body, shape)
+        except ValueError as error:
+            raise ReplyBroken("the reply is not a completion") from error
+
     def _for_client(self, body: bytes) -> bytes:
         if self._reply_model is not None:
             body = with_reply_model(body, self._reply_model)
-        return body if self._price is None else with_cost(body, self._price(self.delivered))
+        billed = self._bill(self.delivered, self._units) if self._bill is not None else None
+        return body if billed is None else with_usage(body, billed.usage, cost_usd=billed.cost / NANO_PER_USD)
 
     def body(self) -> bytes:
         return b"".join(self._parts)
 
     def error_message(self) -> str | None:
         return read_error_message(self.body())
+
+
+def _units_of_choices(choices: Sequence[WholeChoice]) -> CompletionUnits:
+    text, calls = NO_TEXT, set[tuple[int, str]]()
+    for number, choice in enumerate(choices):
+        for name, inside in choice.readable():
+            text += units_of_json(inside)
+            if name.startswith(CALLED):
+                calls.add((number, name))
+    return CompletionUnits(text, len(choices), len(calls))
 
 
 EMBEDDINGS: JobPath = "/v1/embeddings"
@@ -459,7 +564,7 @@ class EmbeddingReply(WholeReply):
     __slots__ = ()
 
     def end(self) -> bytes:
-        body = self.body()
+        body = self._known(self.body(), VECTORS)
         vectors = read_embeddings(body)
         if vectors is None:
             raise ReplyBroken("the reply holds no vectors")
@@ -471,7 +576,7 @@ class EmbeddingReply(WholeReply):
 
 
 def whole_reply(
-    path: JobPath, *, price: Callable[[DeliveryCount], float] | None, reply_model: bytes | None = None
+    path: JobPath, *, bill: Biller | None, reply_model: bytes | None = None, answers: int = 0
 ) -> WholeReply:
     kind = EmbeddingReply if path == EMBEDDINGS else WholeReply
-    return kind(price=price, reply_model=reply_model)
+    return kind(bill=bill, reply_model=reply_model, answers=answers)

@@ -89,6 +89,8 @@ class WhyReport:
     """The node has the model, but the request's policy or payer allowed other nodes only."""
     unlisted: int = 0
     """The node has the model, but is neither among the recorded candidates nor among the recorded rejections."""
+    overclaimed: int = 0
+    """Answers of which it claimed far more tokens than their text takes."""
     wanted: list[WantedModel] = field(default_factory=list)
     """Models that clients asked for and no node had, the most wanted first."""
 
@@ -104,6 +106,7 @@ class WhyReport:
         self.lost.include(other.lost)
         self.ruled_out += other.ruled_out
         self.unlisted += other.unlisted
+        self.overclaimed += other.overclaimed
         self.wanted = most_wanted([*self.wanted, *other.wanted])
 
 
@@ -121,7 +124,9 @@ def look_back(
 
 def _count(report: WhyReport, node_id: NodeId, record: MatchRecord, models: Collection[str]) -> None:
     decision = record.decision
-    outcomes = [attempt.outcome for attempt in record.attempts if attempt.node_id == node_id]
+    own = [attempt for attempt in record.attempts if attempt.node_id == node_id]
+    outcomes = [attempt.outcome for attempt in own]
+    report.overclaimed += sum(attempt.delivered is not None and attempt.delivered.is_marked for attempt in own)
     candidate = next((each for each in decision.ranked if each.node_id == node_id), None)
     rejection = next((each.reason for each in decision.rejected if each.node_id == node_id), None)
     if outcomes:
@@ -151,6 +156,11 @@ def sentences(report: WhyReport) -> list[str]:
     if not report.matches:
         return ["There was no match yet.", *_wanted_sentences(report.wanted)]
     lines = [_sent_sentence(report)]
+    if report.overclaimed:
+        lines.append(
+            f"Of {pluralize(report.overclaimed, 'answer')} its server counted far more tokens than other owners' "
+            "servers count for like text. What it counted too much was not paid."
+        )
     if report.lost.count:
         lines.append(_lost_sentence(report.lost, report.matches))
     lines += [

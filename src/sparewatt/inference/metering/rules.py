@@ -1,6 +1,7 @@
-"""Metering: how many tokens a job's nodes delivered. Pure. Paid is the smaller of a node's claim and our own count.
+"""Metering: how many tokens a job's nodes delivered. Pure.
 
-Nearly every server sends one token per chunk. A claim of more is accepted as far as the text could hold it.
+A node's own count is settled once, when its part of the answer is complete: `token_rates` decides what of it is paid.
+Until then a running answer counts as far as its text could hold it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import msgspec
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
-from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Outcome
 from sparewatt.ledger.model import Delivery, JobState, TokenPrice
 
-BYTES_PER_TOKEN_AT_LEAST = 2
-"""Prose and code lie near 4 bytes a token. A claim of more than one token per 2 bytes is cut."""
+BYTES_PER_TOKEN_AT_LEAST = 1
+"""Of a running answer, whose text is not looked at yet: no token is shorter."""
 
 BYTES_PER_TOKEN_USUAL = 4
 
@@ -50,6 +51,7 @@ def deliveries_of(
     *,
     prompt_estimate: int,
     output_bound: int,
+    prompt_most: int | None = None,
     now_ms: float | None = None,
     is_streamed: bool = True,
 ) -> tuple[Delivery, ...]:
@@ -58,7 +60,7 @@ def deliveries_of(
     An answer in one piece has no time of a first token.
     """
     found: list[Delivery] = []
-    left, most = output_bound, prompt_bound(prompt_estimate)
+    left, most = output_bound, prompt_bound(prompt_estimate) if prompt_most is None else prompt_most
     for attempt in attempts:
         counted = count(attempt, attempts, prompt_estimate=prompt_estimate, prompt_most=most, output_most=left)
         if counted is None or (output_bound and not counted.written):
@@ -76,6 +78,13 @@ class CountedTokens(msgspec.Struct, frozen=True, gc=False):
     claimed: int
 
 
+def claim_of(seen: DeliveryCount) -> int:
+    """What a node claims to have written. Without its own count: its chunks, or of an answer in one piece the text."""
+    if seen.completion_tokens is not None:
+        return seen.completion_tokens
+    return seen.chunks or seen.text_bytes // BYTES_PER_TOKEN_USUAL
+
+
 def count(
     attempt: AttemptRecord,
     attempts: Sequence[AttemptRecord],
@@ -84,34 +93,28 @@ def count(
     prompt_most: int,
     output_most: int,
 ) -> CountedTokens | None:
-    """What one of these attempts brought, within what may still be written. None if nothing was passed on.
-
-    Without a claim the chunks are counted, or for an answer in one piece its text.
-    """
+    """What one of these attempts brought, within what may still be written. None if nothing was passed on."""
     seen = attempt.delivered
     if seen is None:
         return None
-    chunks, text_bytes, claimed, read = seen.chunks, seen.text_bytes, seen.completion_tokens, seen.prompt_tokens
-    if claimed is None:
-        claimed = chunks or text_bytes // BYTES_PER_TOKEN_USUAL
-    written, by_text = claimed, -(-text_bytes // BYTES_PER_TOKEN_AT_LEAST)
-    if claimed > output_most or (claimed > by_text and claimed > chunks):
-        written = min(claimed, max(chunks, by_text), output_most)
-    prompt = _prompt_of_others(attempts, prompt_estimate) if read is None else read - attempt.carried_tokens
-    if not 0 <= prompt <= prompt_most:
-        prompt = min(max(0, prompt), prompt_most)
-    return CountedTokens(prompt, written, claimed)
+    claimed, written = claim_of(seen), seen.paid_completion_tokens
+    if written is None:
+        written = min(claimed, -(-seen.text_bytes // BYTES_PER_TOKEN_AT_LEAST))
+    prompt = prompt_of(attempt, attempts, estimate=prompt_estimate)
+    return CountedTokens(min(prompt, prompt_most), min(written, output_most), claimed)
 
 
-def _prompt_of_others(attempts: Sequence[AttemptRecord], estimate: int) -> int:
-    """Without a node's own count: another's count of the same prompt, or the estimate.
+def prompt_of(attempt: AttemptRecord, attempts: Sequence[AttemptRecord], *, estimate: int) -> int:
+    """What is paid of this node's count of the prompt; without one, of another's count, or the estimate.
 
     Without the text of earlier nodes that this one read to continue it.
     """
-    for attempt in reversed(attempts):
-        seen = attempt.delivered
+    for each in (attempt, *reversed(attempts)):
+        seen = each.delivered
+        if seen is not None and seen.paid_prompt_tokens is not None:
+            return seen.paid_prompt_tokens
         if seen is not None and seen.prompt_tokens is not None:
-            return max(0, seen.prompt_tokens - attempt.carried_tokens)
+            return max(0, seen.prompt_tokens - each.carried_tokens)
     return estimate
 
 

@@ -11,18 +11,21 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
 from sparewatt.core.ids import AccountId, KeyId, MatchId
-from sparewatt.core.money import Nano, format_usd, token_cost
+from sparewatt.core.money import Nano, format_usd
 from sparewatt.inference.call import ModelCall
-from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
+from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, DeliveryCount, Outcome
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.rules import count, deliveries_of, finish_reason, prompt_bound, state_of
+from sparewatt.inference.metering.rules import NOBODY, claim_of, deliveries_of, finish_reason, prompt_bound, state_of
+from sparewatt.inference.metering.token_rates import TokenRates, most_prompt_tokens
+from sparewatt.inference.text_units import CompletionUnits
 from sparewatt.ledger.budgets import KeyBudget, KeyBudgets, budget_exceeded
 from sparewatt.ledger.holds import Hold
 from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.model import Bill, ClosedJob, Delivery, OpenedJob, TokenPrice
 from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT, affordable_output_tokens, bill, hold_for
+from sparewatt.protocol.openai.chat import Usage
 
 TABS_AT_ONCE = 64
 """Running answers whose progress is noted in one tick of the event loop: a quarter of a millisecond."""
@@ -56,6 +59,12 @@ def _affordable(quote: Quote, prompt: int, nano: int) -> int:
     return (affordable_output_tokens(quote.price, prompt_tokens=prompt, nano=nano) or 0) // quote.call.answers
 
 
+def _prompt_most(quote: Quote) -> int:
+    """Tokens that its prompt may count, at most."""
+    units = quote.call.size.units
+    return prompt_bound(quote.match.prompt_tokens) if units is None else most_prompt_tokens(units)
+
+
 class Metering:
     def __init__(
         self,
@@ -73,13 +82,15 @@ class Metering:
         self._running: dict[MatchId, RunningTab] = {}
         self.budgets = budgets
         self.receipts = receipts
+        self.rates = TokenRates()
+        """How many tokens text takes: what nodes claim is held against it."""
 
     def open_here(self, payer: Payer, quote: Quote) -> RunningTab | None:
         """Hold what the job can cost from this process's reserve. None if that does not suffice or is unknown."""
         if payer.budget is not None:
             return None
         limit = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
-        most = prompt_bound(quote.match.prompt_tokens)
+        most = _prompt_most(quote)
         nano = hold_for(quote.price, prompt_tokens=most, output_tokens=limit * quote.call.answers)
         hold = self._ledger.try_hold(payer.account, nano)
         if hold is None:
@@ -89,7 +100,7 @@ class Metering:
 
     async def open(self, payer: Payer, quote: Quote) -> RunningTab:
         """Hold what the job can cost. Raises InsufficientCredits or KeyBudgetExceeded, having changed nothing."""
-        most = prompt_bound(quote.match.prompt_tokens)
+        most = _prompt_most(quote)
         limit = quote.call.output_limit or OUTPUT_TOKENS_DEFAULT
         why: Limit = "default"
         if payer.budget is not None:
@@ -185,6 +196,8 @@ class RunningTab(msgspec.Struct, eq=False):
     """What was written by the last progress that was told."""
     deliveries: tuple[Delivery, ...] | None = None
     """Once it is closed."""
+    estimate: int | None = None
+    """Of its prompt, where no node has counted it."""
 
     @property
     def was_limited(self) -> bool:
@@ -214,31 +227,56 @@ class RunningTab(msgspec.Struct, eq=False):
         """Where the run notes what was delivered."""
         self.attempts = attempts
 
-    def cost(self, attempts: Sequence[AttemptRecord]) -> Nano:
-        """What the bill would come to now. Asked twice for most answers, so one node's is counted and no more."""
-        if len(attempts) == 1:
-            return self._cost_of_one(attempts[0], attempts)
-        return bill(self._deliveries(attempts), self.hold.amount).cost.total
+    def settle(self, attempts: Sequence[AttemptRecord], units: CompletionUnits) -> None:
+        """Decide what of the last attempt's counts is paid. Once: what a client was told does not change."""
+        attempt = attempts[-1]
+        seen = attempt.delivered
+        if seen is None or seen.paid_completion_tokens is not None:
+            return
+        is_whole = seen.completion_tokens is not None
+        self._settle_prompt(attempt, seen, is_whole=is_whole)
+        left = self._output_bound
+        for earlier in attempts[:-1]:
+            if earlier.delivered is not None:
+                left -= earlier.delivered.paid_completion_tokens or 0
+        claimed = min(claim_of(seen), max(0, left))
+        if not claimed or units.is_empty:
+            seen.paid_completion_tokens = 0
+            return
+        model, owner = self.quote.match.model, attempt.owner or NOBODY
+        paid = self.till.rates.pay(model, owner, units, claimed, is_whole=is_whole)
+        seen.paid_completion_tokens, seen.is_marked = paid.tokens, seen.is_marked or paid.is_marked
 
-    def _cost_of_one(self, attempt: AttemptRecord, attempts: Sequence[AttemptRecord]) -> Nano:
-        quote = self.quote
-        bound = self.output_limit * quote.call.answers
-        counted = count(
-            attempt,
-            attempts,
-            prompt_estimate=quote.match.prompt_tokens,
-            prompt_most=self.prompt_most,
-            output_most=bound,
-        )
-        if counted is None or (bound and not counted.written):
-            return Nano(0)
-        nano = token_cost(
-            prompt_tokens=counted.prompt,
-            completion_tokens=counted.written,
-            prompt_price=attempt.prompt_price_nano,
-            completion_price=attempt.completion_price_nano,
-        )
-        return min(nano, self.hold.amount.total)
+    def _settle_prompt(self, attempt: AttemptRecord, seen: DeliveryCount, *, is_whole: bool) -> None:
+        if seen.prompt_tokens is None:
+            return
+        claimed, units = max(0, seen.prompt_tokens - attempt.carried_tokens), self.quote.call.size.units
+        if units is not None and claimed:
+            model, owner = self.quote.match.model, attempt.owner or NOBODY
+            is_whole = is_whole and not attempt.carried_tokens
+            claimed, seen.is_marked = self.till.rates.pay(model, owner, units, claimed, is_whole=is_whole)
+        seen.paid_prompt_tokens = min(claimed, self.prompt_most)
+
+    @property
+    def _output_bound(self) -> int:
+        return self.output_limit * self.quote.call.answers
+
+    def _prompt_estimate(self, attempts: Sequence[AttemptRecord]) -> int:
+        """Of a prompt that no node has counted."""
+        match, units = self.quote.match, self.quote.call.size.units
+        if units is None:
+            return match.prompt_tokens
+        if any(attempt.delivered is not None and attempt.delivered.prompt_tokens is not None for attempt in attempts):
+            return 0  # it is not needed
+        if self.estimate is None:
+            self.estimate = int(self.till.rates.expect(match.model, units).typical)
+        return self.estimate
+
+    def billed(self, attempts: Sequence[AttemptRecord]) -> BilledAnswer:
+        deliveries = self._deliveries(attempts)
+        prompt = max((delivery.prompt_tokens for delivery in deliveries), default=0)  # one, however many read it
+        written = sum(delivery.completion_tokens for delivery in deliveries)
+        return BilledAnswer(Usage(prompt, written), bill(deliveries, self.hold.amount).cost.total)
 
     def used_tokens(self) -> int:
         """Read and written for the client by now."""
@@ -271,9 +309,12 @@ class RunningTab(msgspec.Struct, eq=False):
         return found
 
     def _deliveries(self, attempts: Sequence[AttemptRecord]) -> tuple[Delivery, ...]:
-        quote, bound = self.quote, self.output_limit * self.quote.call.answers
         return deliveries_of(
-            attempts, prompt_estimate=quote.match.prompt_tokens, output_bound=bound, is_streamed=quote.call.stream
+            attempts,
+            prompt_estimate=self._prompt_estimate(attempts),
+            prompt_most=self.prompt_most,
+            output_bound=self._output_bound,
+            is_streamed=self.quote.call.stream,
         )
 
 

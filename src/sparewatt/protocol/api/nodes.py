@@ -15,7 +15,14 @@ MatcherFilterName = Literal[
 ]
 """The matcher's filters. Each is named by what a rejected node lacks."""
 FailureCauseName = Literal[
-    "link_lost", "timed_out", "backend_unreachable", "backend_broke", "backend_timeout", "backend_error", "protocol"
+    "link_lost",
+    "timed_out",
+    "backend_unreachable",
+    "backend_broke",
+    "backend_timeout",
+    "backend_error",
+    "protocol",
+    "overclaimed",
 ]
 
 
@@ -236,6 +243,8 @@ class NodeMatchReport(msgspec.Struct, frozen=True, kw_only=True):
     """Matches whose policy or payer allowed other nodes only."""
     unlisted: int
     """Matches of which no reason was stored: the node has the model, and is in neither of the stored lists."""
+    overclaimed: int = 0
+    """Answers of which the node claimed far more tokens than their text takes."""
     wanted: list[ModelDemand] = []
     """Models that were asked for in the last day while no node had them, the most wanted first."""
     sentences: list[str]

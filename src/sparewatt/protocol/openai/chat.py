@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -38,7 +38,6 @@ NULL = msgspec.Raw(b"null")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not the JSON it expects."""
 _EMPTY = (b"null", b'""', b"[]", b"{}")
-_QUOTES = 2
 _T = TypeVar("_T")
 
 
@@ -98,16 +97,82 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens: TokenCount = 0
 
 
-def _output_bytes(fields: Mapping[str, msgspec.Raw] | None, *others: msgspec.Raw) -> int | None:
-    """How much output these fields carry, None if nothing. All fields count: servers differ in their names."""
-    parts = [part for name, part in (fields or {}).items() if name != "role"]
-    sizes = [
-        len(raw) - _QUOTES for part in (*parts, *others) if part is not NULL and (raw := bytes(part)) not in _EMPTY
-    ]
-    return sum(sizes) if sizes else None
+class _Function(msgspec.Struct, frozen=True):
+    name: msgspec.Raw = NULL
+    arguments: msgspec.Raw = NULL
 
 
-class _ChunkChoice(msgspec.Struct, frozen=True):
+class _ToolCall(msgspec.Struct, frozen=True):
+    index: int | None = None
+    """None in a whole answer."""
+    function: _Function | None = None
+
+
+_tool_calls_decoder = msgspec.json.Decoder(list[_ToolCall] | None)
+_function_decoder = msgspec.json.Decoder(_Function | None)
+TEXT_FIELDS = ("content", "refusal")
+CALLED = "name"
+"""With the number of a tool call behind it: the field of its function's name."""
+TOOL_CALLS_MAX = 64
+"""Of one answer that count each by itself: those beyond count as one."""
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Two names of the same; a server that sends both repeats itself."""
+
+
+class ReadableText(NamedTuple):
+    """A piece of what a client can read of an answer."""
+
+    field: str
+    """Pieces of one field belong together."""
+    inside: bytes
+    """As it stands in JSON, between the quotes."""
+
+
+def _readable(fields: Mapping[str, msgspec.Raw] | None, text: msgspec.Raw) -> Iterator[ReadableText]:
+    """What of a choice is text for a reader: content, reasoning, refusal, names and arguments of tool calls."""
+    if text is not NULL and (inside := _inside(text)):
+        yield ReadableText("text", inside)
+    if fields:
+        for name in TEXT_FIELDS:
+            if name in fields and (inside := _inside(fields[name])):
+                yield ReadableText(name, inside)
+        reasoning = [inside for name in REASONING_FIELDS if name in fields and (inside := _inside(fields[name]))]
+        yield from (ReadableText("reasoning", inside) for inside in reasoning[:1])
+        yield from _readable_calls(fields)
+
+
+def _readable_calls(fields: Mapping[str, msgspec.Raw]) -> Iterator[ReadableText]:
+    if "tool_calls" in fields:
+        for position, call in enumerate(_tool_calls(fields["tool_calls"])):
+            number = position if call.index is None else call.index
+            yield from _readable_function(call.function, str(min(max(0, number), TOOL_CALLS_MAX)))
+    if "function_call" in fields:
+        try:
+            yield from _readable_function(_function_decoder.decode(fields["function_call"]), "")
+        except UNREADABLE:
+            return
+
+
+def _readable_function(function: _Function | None, call: str) -> Iterator[ReadableText]:
+    if function is not None:
+        for name, value in ((CALLED, function.name), ("arguments", function.arguments)):
+            if inside := _inside(value):
+                yield ReadableText(name + call, inside)
+
+
+def _tool_calls(raw: msgspec.Raw) -> list[_ToolCall]:
+    try:
+        return _tool_calls_decoder.decode(raw) or []
+    except UNREADABLE:
+        return []
+
+
+def _inside(raw: msgspec.Raw) -> bytes:
+    value = bytes(raw)
+    return value[1:-1] if value[:1] == b'"' else b""
+
+
+class ChunkChoice(msgspec.Struct, frozen=True):
     index: int = 0
     delta: dict[str, msgspec.Raw] | None = None
     finish_reason: str | None = None
@@ -115,14 +180,18 @@ class _ChunkChoice(msgspec.Struct, frozen=True):
     text: msgspec.Raw = NULL
     """The output of a text completion, which has no delta."""
 
-    def output_bytes(self) -> int | None:
-        return _output_bytes(self.delta, self.text, self.logprobs)  # without text, logprobs are the answer
+    def readable(self) -> Iterator[ReadableText]:
+        return _readable(self.delta, self.text)
+
+    def carries_output(self) -> bool:
+        parts = [part for name, part in (self.delta or {}).items() if name != "role"]
+        return any(bytes(part) not in _EMPTY for part in (*parts, self.text, self.logprobs) if part is not NULL)
 
 
 class CompletionChunk(msgspec.Struct, frozen=True):
     """One event of a stream, as far as the gateway decodes it."""
 
-    choices: list[_ChunkChoice] | None = None
+    choices: list[ChunkChoice] | None = None
     usage: Usage | None = None
     error: msgspec.Raw = NULL
 
@@ -131,12 +200,7 @@ class CompletionChunk(msgspec.Struct, frozen=True):
 
     def carries_output(self) -> bool:
         """Whether a client that has this chunk would notice if another node started over."""
-        return self.output_bytes() is not None
-
-    def output_bytes(self) -> int | None:
-        """How much output it carries, None if nothing."""
-        sizes = [size for choice in self.choices or () if (size := choice.output_bytes()) is not None]
-        return sum(sizes) if sizes else None
+        return any(choice.carries_output() for choice in self.choices or ())
 
     def ends_text(self) -> bool:
         """Whether it completes a text completion, or one of several."""
@@ -146,21 +210,21 @@ class CompletionChunk(msgspec.Struct, frozen=True):
         return any(choice.finish_reason for choice in self.choices or ())
 
 
-class _WholeChoice(msgspec.Struct, frozen=True):
+class WholeChoice(msgspec.Struct, frozen=True):
+    index: int = 0
     message: dict[str, msgspec.Raw] | None = None
-    logprobs: msgspec.Raw = NULL
     text: msgspec.Raw = NULL
     finish_reason: str | None = None
+
+    def readable(self) -> Iterator[ReadableText]:
+        return _readable(self.message, self.text)
 
 
 class Completion(msgspec.Struct, frozen=True):
     """A whole reply, as far as the gateway decodes it."""
 
-    choices: list[_WholeChoice]
+    choices: list[WholeChoice]
     usage: Usage | None = None
-
-    def output_bytes(self) -> int:
-        return sum(_output_bytes(choice.message, choice.text, choice.logprobs) or 0 for choice in self.choices)
 
     def finish_reason(self) -> str | None:
         return self.choices[-1].finish_reason if self.choices else None
@@ -363,26 +427,55 @@ def read_usage(body: bytes) -> Usage | None:
         return None
 
 
-def with_usage(reply: bytes, counts: Usage | None, *, cost_usd: float | None = None) -> bytes:
-    """The same chunk or whole reply with these token counts (None: its own) and their cost."""
+def with_usage(reply: bytes, counts: Usage, *, cost_usd: float | None = None) -> bytes:
+    """The same chunk or whole reply with these token counts and their cost, and a server's details as far as they fit.
+
+    Where only the cost is missing, it is spliced into the bytes.
+    """
+    given = _raw_usage_decoder.decode(reply).usage
+    usage = _fields_or_null_decoder.decode(given) or {}
+    if _is_counted_so(usage, counts):
+        return reply if cost_usd is None else _with_cost(reply, bytes(given), usage, cost_usd)
     fields = _fields_decoder.decode(reply)
-    usage = _fields_or_null_decoder.decode(fields.get("usage", NULL)) or {}
-    if counts is not None:
-        total = counts.prompt_tokens + counts.completion_tokens
-        usage |= {"prompt_tokens": _raw(counts.prompt_tokens), "completion_tokens": _raw(counts.completion_tokens)}
-        usage["total_tokens"] = _raw(total)
-    if cost_usd is not None:
-        usage["cost"] = _raw(cost_usd)
-    fields["usage"] = _raw(usage)
-    return _encode(fields)
+    total = counts.prompt_tokens + counts.completion_tokens
+    ours = {"prompt_tokens": counts.prompt_tokens, "completion_tokens": counts.completion_tokens, "total_tokens": total}
+    details = {
+        "prompt_tokens_details": counts.prompt_tokens,
+        "completion_tokens_details": counts.completion_tokens,
+    }
+    fitting = {name: usage[name] for name, most in details.items() if name in usage and _fits(usage[name], most)}
+    cost = {} if cost_usd is None else {"cost": cost_usd}
+    return _encode(fields | {"usage": _raw(ours | fitting | cost)})
 
 
-def with_cost(reply: bytes, cost_usd: float) -> bytes:
-    """The same chunk or whole reply with the cost among its token counts, spliced into the bytes where possible."""
-    usage = bytes(_raw_usage_decoder.decode(reply).usage)
-    if usage.startswith(b'{"') and b'"cost"' not in usage and reply.count(usage) == 1:  # it is not inside a text either
-        return reply.replace(usage, b'%b,"cost":%b}' % (usage[:-1], _encode(cost_usd)))
-    return with_usage(reply, None, cost_usd=cost_usd)
+def _is_counted_so(usage: Mapping[str, msgspec.Raw], counts: Usage) -> bool:
+    """Whether a server's own counts are these, so that they can stay as they are."""
+    total = counts.prompt_tokens + counts.completion_tokens
+    if usage.keys() - _COUNTS:
+        return False
+    expected = {"prompt_tokens": counts.prompt_tokens, "total_tokens": total}
+    if counts.completion_tokens or "completion_tokens" in usage:  # vectors have none
+        expected["completion_tokens"] = counts.completion_tokens
+    return all(bytes(usage.get(name, NULL)) == b"%d" % count for name, count in expected.items())
+
+
+_COUNTS = {"prompt_tokens", "completion_tokens", "total_tokens"}
+_details_decoder = msgspec.json.Decoder(dict[str, int | None] | None)
+
+
+def _fits(details: msgspec.Raw, most: int) -> bool:
+    """Whether these are parts of so many tokens."""
+    try:
+        found = _details_decoder.decode(details) or {}
+    except UNREADABLE:
+        return False
+    return all(0 <= (count or 0) <= most for count in found.values())
+
+
+def _with_cost(reply: bytes, given: bytes, usage: Mapping[str, msgspec.Raw], cost_usd: float) -> bytes:
+    if reply.count(given) == 1:  # it is not inside a text either
+        return reply.replace(given, b'%b,"cost":%b}' % (given[:-1], _encode(cost_usd)))
+    return _encode(_fields_decoder.decode(reply) | {"usage": _raw({**usage, "cost": cost_usd})})
 
 
 def _raw(value: object) -> msgspec.Raw:

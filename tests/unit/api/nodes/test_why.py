@@ -50,6 +50,7 @@ async def test_the_report_has_numbers_and_sentences() -> None:
         "rejected": {"model": 3},
         "ruled_out": 0,
         "unlisted": 0,
+        "overclaimed": 0,
         "wanted": [],
         "sentences": ["The node got no job in the last 3 matches.", "It did not have the model in 3 of them."],
     }

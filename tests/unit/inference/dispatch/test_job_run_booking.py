@@ -10,8 +10,10 @@ import pytest
 from sparewatt.core.errors import DiskFull
 from sparewatt.core.money import Nano
 from sparewatt.inference.dispatch.job_run import JobRun
-from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
+from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, Outcome
 from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.inference.text_units import CompletionUnits
+from sparewatt.protocol.openai.chat import Usage
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job
 from tests.unit.inference.scripted import (
     BODY,
@@ -36,8 +38,10 @@ class WitnessTab:
     counted: list[int] = field(default_factory=list)
     closed: list[Outcome] = field(default_factory=list)
 
-    def cost(self, _attempts: Sequence[AttemptRecord]) -> Nano:
-        return Nano(0)
+    def settle(self, _attempts: Sequence[AttemptRecord], _units: CompletionUnits) -> None: ...
+
+    def billed(self, _attempts: Sequence[AttemptRecord]) -> BilledAnswer:
+        return BilledAnswer(Usage(), Nano(0))
 
     def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
         if self.is_disk_broken:

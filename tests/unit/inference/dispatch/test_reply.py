@@ -5,7 +5,10 @@ import pytest
 
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
+from sparewatt.core.money import Nano
+from sparewatt.inference.dispatch.model import BilledAnswer
 from sparewatt.inference.dispatch.reply import (
+    Biller,
     EventSplitter,
     ForwardedBytes,
     ReplyBroken,
@@ -13,6 +16,7 @@ from sparewatt.inference.dispatch.reply import (
     WholeReply,
     event_data,
 )
+from sparewatt.protocol.openai.chat import Usage
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, event, text_event
 
 STREAM = ROLE + text_event("Hel") + text_event("lo") + FINISH + DONE
@@ -99,9 +103,12 @@ def test_usage_passes_only_if_it_was_asked_for() -> None:
     assert without.tokens == with_it.tokens == 2
 
 
-def test_usage_beside_choices_always_passes() -> None:
-    chunk = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":1}}\n\n'
-    assert a_reply().feed(chunk).data == chunk
+def test_usage_beside_choices_is_noted_and_told_once_at_the_end() -> None:
+    reply = a_reply(wants_usage=True)
+    chunk = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":%d}}\n\n'
+    assert reply.feed(chunk % 1 + chunk % 2).data == b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n' * 2
+    ending = reply.feed(DONE).data
+    assert msgspec.json.decode(ending.split(b"\n\n")[0][6:])["usage"]["completion_tokens"] == 2
 
 
 def test_tokens_are_chunks_until_the_node_says_otherwise() -> None:
@@ -217,7 +224,8 @@ def test_error_messages_are_read_in_many_shapes(body: bytes, message: str | None
 
 
 def usage_event(prompt: int, written: int) -> bytes:
-    return b'data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}\n\n' % (prompt, written)
+    counts = (prompt, written, prompt + written)
+    return b'data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}\n\n' % counts
 
 
 def test_counts_of_several_answers_become_one_at_the_end() -> None:
@@ -235,13 +243,39 @@ def test_one_count_passes_as_it_is() -> None:
     assert usage_event(3, 4) in reply.feed(ROLE + text_event("a") + usage_event(3, 4) + DONE).data
 
 
+def billed(prompt: int, written: int) -> Biller:
+    return lambda _seen, _units: BilledAnswer(Usage(prompt, written), Nano(500_000_000))
+
+
+def test_a_client_is_told_what_is_billed_whatever_the_node_claims() -> None:
+    wire = ROLE + text_event("a") + usage_event(80, 4_000) + DONE
+    told = StreamReply(wants_usage=True, bill=billed(4, 2)).feed(wire).data.split(b"\n\n")[-3]
+    expected = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6, "cost": 0.5}
+    assert msgspec.json.decode(told[6:])["usage"] == expected
+    whole = WholeReply(bill=billed(4, 2))
+    whole.feed(COMPLETION)
+    assert msgspec.json.decode(whole.end())["usage"] == expected
+
+
+def test_a_client_that_wants_usage_gets_it_from_a_node_that_sends_none() -> None:
+    told = StreamReply(wants_usage=True, bill=billed(4, 2)).feed(ROLE + text_event("a") + DONE).data.split(b"\n\n")[-3]
+    assert msgspec.json.decode(told[6:]) == {
+        "id": "c1",
+        "choices": [],
+        "usage": {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6, "cost": 0.5},
+    }
+    whole = WholeReply(bill=billed(4, 2))
+    whole.feed(b'{"choices":[{"message":{"content":"a"}}]}')
+    assert msgspec.json.decode(whole.end())["usage"]["total_tokens"] == 6
+
+
 def test_counts_with_bytes_that_are_no_text_break_the_stream_and_nothing_else() -> None:
     """Found by a fuzzer: the names of fields that nobody looks into are looked into when a cost is put beside them."""
     odd = b'data: {"choices":[],"usage":{"prompt_tokens":5,"compl\xdf":2}}\n\n'
-    reply = StreamReply(wants_usage=True, price=lambda _: 0.5)
+    reply = StreamReply(wants_usage=True, bill=billed(5, 2))
     passed = reply.feed(ROLE + text_event("Hel") + odd + DONE)
     assert passed.broken is not None
-    whole = WholeReply(price=lambda _: 0.5)
+    whole = WholeReply(bill=billed(5, 2))
     whole.feed(COMPLETION.replace(b'"usage":{', b'"usage":{"\xdf":1,'))
     with pytest.raises(ReplyBroken):
         whole.end()

@@ -6,7 +6,10 @@ import json
 
 import pytest
 
+from sparewatt.core.money import NANO_PER_USD, Nano
+from sparewatt.inference.dispatch.model import BilledAnswer
 from sparewatt.inference.dispatch.reply import EmbeddingReply, ReplyBroken, StreamReply, WholeReply, whole_reply
+from sparewatt.protocol.openai.chat import Usage
 from tests.unit.inference.scripted import DONE
 
 VECTORS = b'{"object":"list","data":[{"index":0,"embedding":[0.5]}],"usage":{"prompt_tokens":4,"total_tokens":4}}'
@@ -42,7 +45,9 @@ def test_texts_that_are_counted_one_by_one_are_counted_together() -> None:
 
 
 def test_vectors_are_read_whole_and_write_nothing() -> None:
-    reply = whole_reply("/v1/embeddings", price=lambda seen: float(seen.prompt_tokens or 0))
+    reply = whole_reply(
+        "/v1/embeddings", bill=lambda seen, _: BilledAnswer(Usage(seen.prompt_tokens or 0, 0), Nano(4 * NANO_PER_USD))
+    )
     reply.feed(VECTORS)
     assert json.loads(reply.end())["usage"] == {"prompt_tokens": 4, "total_tokens": 4, "cost": 4.0}
     assert (reply.delivered.prompt_tokens, reply.delivered.completion_tokens, reply.tokens) == (4, 0, 0)
@@ -50,14 +55,14 @@ def test_vectors_are_read_whole_and_write_nothing() -> None:
 
 @pytest.mark.parametrize("body", [b"", b'{"choices":[]}', b'{"data":[]}'])
 def test_what_holds_no_vectors_is_broken(body: bytes) -> None:
-    reply = EmbeddingReply(price=None)
+    reply = EmbeddingReply()
     reply.feed(body)
     with pytest.raises(ReplyBroken):
         reply.end()
 
 
 def test_only_the_endpoint_for_vectors_reads_vectors() -> None:
-    reply = whole_reply("/v1/chat/completions", price=None)
+    reply = whole_reply("/v1/chat/completions", bill=None)
     assert type(reply) is WholeReply
     reply.feed(VECTORS)
     with pytest.raises(ReplyBroken):

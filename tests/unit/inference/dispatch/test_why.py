@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.inference.dispatch.dispatcher import MATCHES_TO_STORE_MAX, ONE_IN, ExplanationQueue, is_worth_storing
-from sparewatt.inference.dispatch.model import AttemptRecord, MatchRecord, Outcome
+from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, MatchRecord, Outcome
 from sparewatt.inference.dispatch.why import look_back, sentences
 from sparewatt.inference.matcher.formula import PARTS
 from sparewatt.inference.matcher.model import SCAN_REJECTIONS, Candidate, Rejection
@@ -174,3 +174,15 @@ def test_what_two_processes_counted_is_as_if_one_had() -> None:
     half.include(look_back(MINE, records[2:], models=[MODEL]))
     assert half == whole
     assert whole.lost.count == 2
+
+
+def test_answers_of_which_it_claimed_too_much_are_told() -> None:
+    marked = record(candidate(MINE), tried=(MINE,))
+    marked.attempts[0].delivered = DeliveryCount(is_marked=True)
+    others = record(candidate(OTHER), tried=(OTHER,))
+    others.attempts[0].delivered = DeliveryCount(is_marked=True)
+    why = look_back(MINE, [marked, others, record(candidate(MINE), tried=(MINE,))], models=[MODEL])
+    assert why.overclaimed == 1
+    assert sentences(why)[1].startswith("Of 1 answer its server counted far more tokens than other owners' servers")
+    why.include(why)
+    assert why.overclaimed == 2

@@ -40,8 +40,10 @@ def delivered(
         (DeliveryCount(chunks=5, text_bytes=20, prompt_tokens=90, completion_tokens=5), (90, 5, 5)),
         (DeliveryCount(chunks=5, text_bytes=20, prompt_tokens=90, completion_tokens=3), (90, 3, 3)),
         (DeliveryCount(chunks=5, text_bytes=20, prompt_tokens=90, completion_tokens=8), (90, 8, 8)),
-        (DeliveryCount(chunks=5, text_bytes=20, prompt_tokens=90, completion_tokens=5000), (90, 10, 5000)),
-        (DeliveryCount(chunks=5, text_bytes=21, prompt_tokens=90, completion_tokens=5000), (90, 11, 5000)),
+        (DeliveryCount(chunks=5, text_bytes=20, prompt_tokens=90, completion_tokens=5000), (90, 20, 5000)),
+        (DeliveryCount(9, 40, 90, 8, None, 80, 6), (80, 6, 8)),
+        (DeliveryCount(9, 40, 90, 8, None, 80, 0), None),
+        (DeliveryCount(9, 40, None, None, None, None, 6), (100, 6, 9)),
         (DeliveryCount(chunks=5, text_bytes=20, prompt_tokens=0, completion_tokens=5), (0, 5, 5)),
         (DeliveryCount(chunks=5, text_bytes=20, prompt_tokens=99_999, completion_tokens=5), (214, 5, 5)),
         (DeliveryCount(chunks=0, text_bytes=40, prompt_tokens=90, completion_tokens=9), (90, 9, 9)),
@@ -56,7 +58,9 @@ def delivered(
         "claims less",
         "several tokens a chunk",
         "claims too much",
-        "an odd byte",
+        "settled",
+        "settled at nothing",
+        "settled without a count of its own",
         "a cached prompt",
         "a swollen prompt",
         "in one piece",
@@ -76,10 +80,10 @@ def test_no_node_is_paid_for_more_than_was_seen_or_asked_for(seen: DeliveryCount
     found = delivered(seen, prompt=estimate, bound=bound)
     if found is None:
         claimed = seen.completion_tokens
-        assert 0 in {claimed, seen.chunks + seen.text_bytes, claimed or seen.chunks or seen.text_bytes // 4}
+        assert 0 in {claimed, seen.text_bytes, claimed or seen.chunks or seen.text_bytes // 4}
         return
     assert 0 <= found[0] <= rules.prompt_bound(estimate)
-    assert 0 < found[1] <= min(bound, max(seen.chunks, -(-seen.text_bytes // 2)))
+    assert 0 < found[1] <= min(bound, seen.text_bytes)
     assert found[1] <= found[2]
 
 

@@ -13,7 +13,7 @@ from sparewatt.core.errors import InsufficientCredits, KeyBudgetExceeded
 from sparewatt.core.ids import MatchId, ModelId
 from sparewatt.core.money import Nano
 from sparewatt.core.rng import seeded
-from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, Outcome
+from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, DeliveryCount, Outcome
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.rules import prompt_bound
 from sparewatt.inference.metering.service import TABS_AT_ONCE, Metering, Payer, Quote
@@ -22,6 +22,7 @@ from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
 from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.model import TokenPrice
 from sparewatt.ledger.rules import OUTPUT_TOKENS_DEFAULT
+from sparewatt.protocol.openai.chat import Usage
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.nodes import a_call, a_job
@@ -76,7 +77,7 @@ async def test_what_a_request_can_cost_is_held_until_it_ends(till: Till) -> None
     assert (till.free(), tab.output_limit, tab.was_limited) == (BALANCE - PROMPT_HELD - 4_000, 100, False)
     tab.start()
     done = [attempt(0, Outcome.REFUSED, reason="full"), attempt(7)]
-    assert tab.cost(done) == 200 + 280
+    assert tab.billed(done) == BilledAnswer(Usage(PROMPT, 7), Nano(200 + 280))
     tab.close(Outcome.DONE, done)
     assert till.free() == BALANCE - 480
     await till.ledger.flush()

@@ -43,6 +43,11 @@ const CAUSES: Record<FailureCauseName, CauseText> = {
     meaning: "The answer was not valid.",
     help: "Update the agent and the model server. Check that no proxy between them changes the answers.",
   },
+  overclaimed: {
+    name: "too many tokens claimed",
+    meaning: "The model server counted far more tokens than other owners' servers count for like text; they were not paid.",
+    help: "Check that the server has the model that it names, and shows all that it writes: hidden reasoning is not paid.",
+  },
 };
 
 /** A gateway that is newer than this page may name a cause that is missing here. */

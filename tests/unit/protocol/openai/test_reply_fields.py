@@ -1,0 +1,99 @@
+"""Clients get the fields that are known, and the same bytes where there is nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sparewatt.protocol.openai.reply_fields import (
+    CHUNK,
+    COMPLETION,
+    VECTORS,
+    known_chunk,
+    known_fields,
+    with_choices,
+    without_usage,
+)
+
+CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+TOKEN = {"token": "[", "logprob": -0.1, "bytes": [91], "top_logprobs": [{"token": "[", "logprob": -0.1, "bytes": None}]}
+
+
+def chunk(delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
+    return {"id": "c1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, **choice}]}
+
+
+KNOWN = [
+    chunk({"role": "assistant", "content": ""}),
+    chunk({"content": "Hi"}, finish_reason=None),
+    chunk({"reasoning_content": "hm", "reasoning": "hm", "refusal": None}),
+    chunk({"tool_calls": [CALL]}, stop_reason=13),
+    chunk({"content": "["}, logprobs={"content": [TOKEN], "refusal": None}),
+    chunk({"content": "a", "annotations": [{"type": "url_citation", "url_citation": {"url": "u", "title": "t"}}]}),
+    {"choices": [], "usage": {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 1}}},
+    {"choices": [{"text": "a", "logprobs": {"tokens": ["[", "{"], "top_logprobs": [{"[": -1.0, "x": -2.0}]}}]},
+    {"created": 5, "model": "m", "system_fingerprint": "f", "service_tier": None, "choices": None},
+]
+
+
+@pytest.mark.parametrize("given", KNOWN)
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_chunk_of_known_fields_is_the_same_object(given: dict[str, Any], indent: int | None) -> None:
+    data = json.dumps(given, indent=indent).encode()
+    assert known_chunk(data) is data
+    assert known_fields(data, CHUNK) is data
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        chunk({"content": "Hi", "junk": "x" * 8192}),
+        chunk({"content": "Hi", "content2": {"deep": [1, {"a": 2}]}}),
+        chunk({"content": "Hi"}, junk=1),
+        chunk({"content": "Hi"}) | {"timings": {"predicted_n": 5}},
+        chunk({"content": "Hi", "tool_calls": [{"junk": 1}]}),
+        chunk({"content": "Hi", "tool_calls": [{"function": {"junk": "x"}}]}),
+        chunk({"content": "Hi"}, logprobs={"content": [{"id": 7}], "junk": 1}),
+    ],
+    ids=["delta", "object", "choice", "top", "tool call", "function", "logprobs"],
+)
+def test_unknown_fields_do_not_pass(given: dict[str, Any]) -> None:
+    known = json.loads(known_chunk(json.dumps(given).encode()))
+    assert "junk" not in json.dumps(known)
+    assert {*known} <= {"id", "object", "choices"}
+    assert known["choices"][0]["delta"]["content"] == "Hi"
+    assert {*known["choices"][0]["delta"]} <= {"content", "tool_calls"}
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, ["x"]], ids=["object", "list"])
+def test_a_known_field_of_another_kind_does_not_pass(value: object) -> None:
+    known = json.loads(known_chunk(json.dumps(chunk({"content": value, "role": "assistant"})).encode()))
+    assert known["choices"][0]["delta"] == {"role": "assistant"}
+
+
+@pytest.mark.parametrize("data", [b"", b"5", b"[]", b"{", b'"x"', b"\xff", rb'{"id":"\ud800"}'])
+def test_what_is_no_object_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        known_fields(data, CHUNK)
+
+
+def test_whole_replies_and_vectors_have_their_own_lists() -> None:
+    whole = {"choices": [{"index": 0, "message": {"content": "a", "x": 1}, "delta": {}}], "usage": None, "y": 2}
+    assert json.loads(known_fields(json.dumps(whole).encode(), COMPLETION)) == {
+        "choices": [{"index": 0, "message": {"content": "a"}}],
+        "usage": None,
+    }
+    vectors = {"object": "list", "data": [{"embedding": [0.5], "index": 0}], "junk": 1}
+    assert json.loads(known_fields(json.dumps(vectors).encode(), VECTORS)) == {
+        "object": "list",
+        "data": [{"embedding": [0.5], "index": 0}],
+    }
+
+
+def test_choices_and_usage_are_taken_out() -> None:
+    reply = b'{"id":"c","choices":[{"index":0},{"index":7}],"usage":{}}'
+    assert with_choices(reply, [True, False]) == b'{"id":"c","choices":[{"index":0}],"usage":{}}'
+    assert without_usage(reply) == b'{"id":"c","choices":[{"index":0},{"index":7}]}'
+    assert without_usage(b"{}") == b"{}"
