@@ -13,7 +13,7 @@ from select import select
 import pytest
 
 from sparewatt.inference.admission.model import WAITING_PER_KEY_MAX
-from sparewatt.inference.matcher.table import NODE_AHEAD_PER_SLOT
+from sparewatt.inference.matcher.capacity_count import NODE_AHEAD_PER_SLOT
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import Reply, ask, chat_body, connection_to

@@ -97,7 +97,7 @@ class NodesComeAndGo(RuleBasedStateMachine):
         node = self.known(data)
         self.table.set_rtt(node, rtt_s, now_s=self.now_s)
         if failed:
-            self.table.note_failure(node, now_s=self.now_s)
+            self.table.note_failure(node, model="a", now_s=self.now_s)
         else:
             self.table.note_success(node, model=ModelId("a"), output_tokens=9)
 

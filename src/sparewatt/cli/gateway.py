@@ -85,7 +85,7 @@ def gateway() -> None:
 @click.option("--heartbeat-s", type=NUMBER, help="Seconds between a node's reports.")
 @click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is suspect: a last resort.")
 @click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is offline.")
-@click.option("--first-token-floor-s", type=NUMBER, help="The shortest timeout for a first token.")
+@click.option("--first-token-floor-s", type=NUMBER, help="The shortest timeout for a first token while no other node can take the request.")
 @click.option("--idle-s", type=NUMBER, help="Seconds without a token after which a node counts as lost.")
 @click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when stopped.")
 @click.option("--policy", type=click.Choice(RANKINGS), help="How nodes are chosen by default.")

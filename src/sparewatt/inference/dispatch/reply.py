@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.inference.dispatch.failover import EmittedText, Seam, StraddlingStop
+from sparewatt.inference.dispatch.failure_reasons import error_event_reason
 from sparewatt.inference.dispatch.model import DeliveryCount
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import (
@@ -22,7 +23,6 @@ from sparewatt.protocol.openai.chat import (
     Usage,
     read_chunk,
     read_completion,
-    read_error_message,
     with_cost,
     with_reply_model,
     with_usage,
@@ -303,7 +303,7 @@ class StreamReply:
             return ()
         chunk = read_chunk(data)
         if chunk is not None and chunk.is_error():
-            raise ReplyBroken(read_error_message(data) or "the model server reported an error")
+            raise ReplyBroken(error_event_reason(data))
         if self.done or chunk is None or (chunk.choices is None and chunk.usage is None):
             raise ReplyBroken("the stream holds something that is no chunk")
         if chunk.usage is not None and not chunk.choices:
@@ -445,9 +445,6 @@ class WholeReply:
 
     def body(self) -> bytes:
         return b"".join(self._parts)
-
-    def error_message(self) -> str | None:
-        return read_error_message(self.body())
 
 
 EMBEDDINGS: JobPath = "/v1/embeddings"

@@ -16,6 +16,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.lessons import Lessons
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.circuit_breaker import CircuitBreaker
 from sparewatt.inference.matcher.columns import NodeColumns
 from sparewatt.policy.gpu_figures import memory_bandwidth_of
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
@@ -108,6 +109,7 @@ class ColumnPosition:
     writing: Lessons = field(default_factory=Lessons)
     steps: float = 0.0
     """Decoding steps that its figures allowed since it came, in the company that it had."""
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
 
 @dataclass(slots=True)
@@ -131,7 +133,10 @@ class NodeRow:
     rtt_s: float = 0.0
     overhead_s: float = 0.0
     """Learned: what a first token takes beyond the round trip and the prompt's prefill."""
+    breakers: dict[str, CircuitBreaker] = field(default_factory=dict)
+    """By model, also of some that it no longer has: dropping a model does not wash off its failures."""
     suspect_until_s: float = 0.0
+    """Until when one of its breakers is open."""
     own_jobs: int = 0
     own_unread_s: float = 0.0
     """Seconds of prefill of the prompts sent from here whose first token has not come."""
@@ -148,7 +153,6 @@ class NodeRow:
     """Jobs sent from here, by model."""
     jobs_done: int = 0
     jobs_failed: int = 0
-    failed_in_row: int = 0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
 
@@ -166,7 +170,7 @@ def is_offline(row: NodeRow, *, now_s: float, rules: HealthRules) -> bool:
 
 
 def is_suspect(row: NodeRow, *, now_s: float, rules: HealthRules) -> bool:
-    """Silent for a while, or failed a job a moment ago: used only if no other node can be."""
+    """Silent for a while, or the breaker of one of its models is open: used only if no other node can be."""
     return now_s - row.last_heard_s >= rules.suspect_after_s or now_s < row.suspect_until_s
 
 
@@ -279,7 +283,7 @@ def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
         position.figures.prefill_token_s * reading,
         position.figures.prefill_square_s * reading,
         failure_odds_of(row),
-        row.suspect_until_s,
+        position.breaker.shut_until_s,
     )
 
 

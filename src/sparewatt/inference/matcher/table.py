@@ -8,15 +8,16 @@ each model in use the table counts the steps that the node's figures allow while
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
-from sparewatt.core.limits import LINK_JOBS_MAX, NODES_MAX
+from sparewatt.core.limits import NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.capacity_count import CapacityCount
 from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.formula import hash_text
 from sparewatt.inference.matcher.model import MatchJob
@@ -32,100 +33,9 @@ from sparewatt.inference.matcher.node_row import (
 )
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
-NODE_AHEAD_PER_SLOT = 1
-"""Jobs sent ahead to a node for each one that runs: no slot idles for a round trip, the rest waits in line."""
-
-_UNAVAILABLE = -1
-_JOBS_PER_SLOT = 1 + NODE_AHEAD_PER_SLOT
-_SLOTS_COUNTED_MAX = LINK_JOBS_MAX // _JOBS_PER_SLOT
-"""With more slots than this the link is the bound."""
-
-
-class CapacityCount:
-    """Implements CapacityView. A node with several models counts its slots for each of them."""
-
-    def __init__(self) -> None:
-        self._free: dict[str, int] = {}
-        self._nodes: dict[str, int] = {}
-        self._counted: list[int] = []
-        """What is counted of each row, by its index."""
-        self._on_freed: list[Callable[[Iterable[str]], None]] = []
-
-    def subscribe(self, on_freed: Callable[[Iterable[str]], None]) -> None:
-        """Call `on_freed` with the models of every node that gains a free slot. Often: it must be cheap."""
-        self._on_freed.append(on_freed)
-
-    def free(self, model: ModelId) -> int:
-        return self._free.get(model, 0)
-
-    def nodes(self, model: ModelId) -> int:
-        return self._nodes.get(model, 0)
-
-    def update(self, row: NodeRow) -> None:
-        """Recount a row. Called on every report: it must cost nothing if nothing has changed."""
-        before, now = self._counted[row.index], free_slots(row)
-        if now == before:
-            return
-        self._counted[row.index] = now
-        if now >= 0 <= before:
-            self._add_slots(row, now - before)
-        else:
-            self._add(row, max(0, now) - max(0, before), nodes=(now >= 0) - (before >= 0))
-        if now > before:
-            self._notify_freed(row)
-
-    def update_jobs(self, row: NodeRow, more: int) -> None:
-        """The same as `update` when only the number of jobs has changed; faster while slots stay free."""
-        before = self._counted[row.index]
-        now = before - more
-        if before <= 0 or now <= 0:
-            self.update(row)
-            return
-        self._counted[row.index] = now
-        self._add_slots(row, -more)
-        if more < 0:
-            self._notify_freed(row)
-
-    def forget(self, row: NodeRow) -> None:
-        """Take the row out, because it is new or its models are about to change; `update` counts it again."""
-        self._counted.extend([_UNAVAILABLE] * (row.index + 1 - len(self._counted)))
-        if self._counted[row.index] >= 0:
-            self._add(row, -self._counted[row.index], nodes=-1)
-            self._counted[row.index] = _UNAVAILABLE
-
-    def _add(self, row: NodeRow, slots: int, *, nodes: int) -> None:
-        for name in row.models:
-            self._nodes[name] = self._nodes.get(name, 0) + nodes
-            self._free.setdefault(name, 0)
-        self._add_slots(row, slots)
-
-    def _notify_freed(self, row: NodeRow) -> None:
-        for on_freed in self._on_freed:
-            on_freed(row.models)
-
-    def _add_slots(self, row: NodeRow, slots: int) -> None:
-        free = self._free
-        for name, model in row.models.items():
-            if model.measured is not None:
-                free[name] += slots
-
-
-def free_slots(row: NodeRow) -> int:
-    """Zero for a node that is full, less for one that takes no jobs."""
-    load, slots = row.load, row.specs.slots
-    if not row.connected or load.draining:
-        return _UNAVAILABLE
-    jobs_max = slots * _JOBS_PER_SLOT if slots <= _SLOTS_COUNTED_MAX else LINK_JOBS_MAX
-    free = jobs_max - row.own_jobs - load.foreign
-    return free if free > 0 else 0  # noqa: FURB136 (a call to max costs more than the rest)
-
-
 if TYPE_CHECKING:
     from sparewatt.inference.matcher.shortlist import Shortlists
 
-SUSPECT_FIRST_S, SUSPECT_S_MAX = 2.0, 60.0
-"""How long a node is suspect after a failure; each further one in a row doubles it."""
-FAILURES_IN_ROW_MAX = 16
 OUTPUT_TOKENS_DEFAULT = 256
 OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
@@ -144,7 +54,7 @@ OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
 STALL_MAX = 2.0
 """How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
 TAUGHT_MAX = 64
-"""Models that a node no longer has, of which lessons are kept."""
+"""Models that a node no longer has, of which lessons and failures are kept."""
 STEPS_MIN = 7
 """Fewer steps say more about the network than about a node's speed."""
 
@@ -166,6 +76,8 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     """Whether its model was: else its first token says how long loading took, not how fast the node reads."""
     steps_before: float = 0.0
     """Steps that the node's figures had allowed when its first token came."""
+    is_trial: bool = False
+    """Whether it waits for its first token at a node that has yet to prove itself."""
     released: bool = False
 
 
@@ -234,7 +146,9 @@ class NodeTable:
         row = self._rows.get(node_id) or self._add(node_id, specs)
         row.connected = True
         row.last_heard_s = now_s
-        row.suspect_until_s = 0.0
+        for breaker in row.breakers.values():
+            breaker.note_reconnected()
+        self._note_breakers(row)
         row.load = NodeLoad()
         self.set_specs(node_id, specs)
         return True
@@ -321,6 +235,7 @@ class NodeTable:
         kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token
         was_loaded = model.state == "warm"
         reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed, was_loaded)
+        reservation.is_trial = position.breaker.begin_job()
         self._reservations[id(reservation)] = reservation
         self._begin_reading(row, reservation, now_s)
         row.own_jobs += 1
@@ -346,6 +261,7 @@ class NodeTable:
 
     def note_first_token(self, reservation: Reservation, *, now_s: float) -> None:
         """The prompt is read: it no longer delays other jobs, and says how fast the node reads."""
+        self._end_trial(reservation)
         if not reservation.reading_prompt or reservation.released:
             return
         row = self._rows[reservation.node_id]
@@ -372,6 +288,7 @@ class NodeTable:
         if reservation.reading_prompt:
             self._end_reading(row, reservation)
         reservation.released = True
+        self._end_trial(reservation)
         self._reservations.pop(id(reservation), None)
         row.own_jobs -= 1
         if row.own_jobs:
@@ -384,6 +301,14 @@ class NodeTable:
         _count_down(self._in_flight, reservation.model)
         self.capacity.update_jobs(row, -1)
         self._mark(row)
+
+    def _end_trial(self, reservation: Reservation) -> None:
+        row = self._rows[reservation.node_id]
+        breaker = row.breakers.get(reservation.model)
+        if reservation.is_trial and breaker is not None:
+            breaker.end_trial()
+            self._mark(row)
+        reservation.is_trial = False
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Release reservations that leaked: zero unless there is a bug, and bounded damage if there is."""
@@ -399,7 +324,9 @@ class NodeTable:
     def note_success(self, node_id: NodeId, *, model: ModelId, output_tokens: int | None) -> None:
         row = self._rows[node_id]
         row.jobs_done += 1
-        row.suspect_until_s, row.failed_in_row = 0.0, 0
+        if (breaker := row.breakers.get(model)) is not None:
+            breaker.note_answer()
+            self._note_breakers(row)
         if output_tokens is not None:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
@@ -409,12 +336,32 @@ class NodeTable:
                 position.output_tokens = now
         self._mark(row)
 
-    def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
+    def note_failure(self, node_id: NodeId, *, model: str, now_s: float) -> None:
+        self._rows[node_id].jobs_failed += 1
+        self.note_slow(node_id, model=model, now_s=now_s)
+
+    def note_slow(self, node_id: NodeId, *, model: str, now_s: float) -> None:
+        """Another node was faster although it began later: jobs go elsewhere for a while; it is no failure."""
         row = self._rows[node_id]
-        row.jobs_failed += 1
-        row.suspect_until_s = now_s + min(SUSPECT_S_MAX, SUSPECT_FIRST_S * 2**row.failed_in_row)
-        row.failed_in_row = min(FAILURES_IN_ROW_MAX, row.failed_in_row + 1)
+        if (breaker := row.breakers.get(model)) is not None:
+            breaker.note_failure(now_s)
+            self._note_breakers(row)
         self._mark(row)
+
+    def note_difference(self, node_id: NodeId, *, model: str, now_s: float) -> None:
+        """It refused what another node did, for want of a feature: a failure only if it does so again and again."""
+        breaker = self._rows[node_id].breakers.get(model)
+        if breaker is None or not breaker.note_difference():
+            self.note_failure(node_id, model=model, now_s=now_s)
+
+    def _note_breakers(self, row: NodeRow) -> None:
+        row.suspect_until_s = max((position.breaker.open_until_s for position in row.positions.values()), default=0.0)
+
+    def is_shut(self, node_id: NodeId, model: str, *, now_s: float) -> bool:
+        """Whether the breaker of a model lets no job through."""
+        row = self._rows.get(node_id)
+        breaker = row.breakers.get(model) if row is not None else None
+        return breaker is not None and now_s < breaker.shut_until_s
 
     def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> None:
         """An answer is whole: how many steps it took since its first token. Call it before the release."""
@@ -533,6 +480,7 @@ class NodeTable:
             position = row.positions[model.id] = ColumnPosition(model.id, columns, index, figures)
             position.output_tokens = float(self.typical_output_tokens(ModelId(model.id)))
             position.reading, position.writing = row.taught.pop(model.id, (position.reading, position.writing))
+            position.breaker = row.breakers.setdefault(model.id, position.breaker)
         position.figures = figures
         position.columns.write_specs(position.index, values)
         cachers = self._prefix_cachers.setdefault(model.id, set())
@@ -540,6 +488,8 @@ class NodeTable:
 
     def _remove_position(self, row: NodeRow, model: str) -> None:
         position = row.positions.pop(model)
+        if len(row.breakers) > len(row.positions) + TAUGHT_MAX:
+            del row.breakers[next(name for name in row.breakers if name not in row.positions)]
         if position.reading.count or position.writing.count:
             row.taught[model] = position.reading, position.writing
             if len(row.taught) > TAUGHT_MAX:

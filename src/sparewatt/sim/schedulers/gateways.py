@@ -180,7 +180,7 @@ class SimGateways:
             self._note_late(job, int(name, 16))
         elif end is AttemptEnd.FAILED:
             self._prefixes[job.gateway].forget(name)  # most failures are dead machines, which lose their cache
-            table.note_failure(name, now_s=now_s)
+            table.note_failure(name, model=reservation.model, now_s=now_s)
         elif end is AttemptEnd.DONE:
             table.note_success(name, model=reservation.model, output_tokens=job.output_tokens)
             table.note_answer(reservation, steps=job.output_tokens, now_s=now_s)

@@ -14,7 +14,8 @@ from sparewatt.core.ids import KeyId
 from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.model import WAITING_PER_KEY_MAX, WAITING_S_MAX
-from sparewatt.inference.matcher.table import NODE_AHEAD_PER_SLOT, Reservation
+from sparewatt.inference.matcher.capacity_count import NODE_AHEAD_PER_SLOT
+from sparewatt.inference.matcher.table import Reservation
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_job, a_model, node_id, some_specs

@@ -187,7 +187,7 @@ def learned_factors(*, liars: float) -> tuple[list[float], list[float]]:
     world.run(case.jobs(), gateways, until_s=400.0)
     positions = [position for row in gateways.tables[0] for position in row.positions.values()]
     reading, writing = (
-        [lessons.factor for position in positions if (lessons := getattr(position, what)).count >= 8]
+        [lessons.factor for position in positions if (lessons := getattr(position, what)).count >= 6]
         for what in ("reading", "writing")
     )
     return reading, writing

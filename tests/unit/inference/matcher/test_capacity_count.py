@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId
-from sparewatt.inference.matcher.table import NodeTable, Reservation, free_slots
+from sparewatt.inference.matcher.capacity_count import free_slots
+from sparewatt.inference.matcher.table import NodeTable, Reservation
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.trying import walks
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
