@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
+from sparewatt.sim.results.summary import hostile_figures
 from sparewatt.sim.scenario import FaultRates
 from sparewatt.sim.schedulers.oracle import Secrets
 from sparewatt.sim.study import StudyConfig, make_case, run_bound, run_oracle, run_scheduler
@@ -33,8 +34,9 @@ POLICIES = {1: ("oracle", "balanced", "oracle-lengths", "fast", "least-loaded"),
 """By the number of gateways."""
 MEAN_MAX = {"tuned": {1: 0.05, 8: 0.10}, "unseen": {1: 0.08, 8: 0.12}}
 P95_MAX = {1: 0.15, 8: 0.25}
-LIARS = 0.3
-LIARS_WITHIN = 0.05
+LIARS = HOSTILE = 0.3
+LIARS_WITHIN = HOSTILE_WITHIN = 0.05
+OUTAGE_S_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Run:
     seed: int
     duration_s: float
     liars: float = 0.0
+    hostile: float = 0.0
+    absent: float = 0.0
 
     @property
     def name(self) -> str:
@@ -61,7 +65,7 @@ class Run:
             rate=self.rate,
             duration_s=self.duration_s,
             gateways=self.gateways,
-            faults=FaultRates(liars=self.liars),
+            faults=FaultRates(liars=self.liars, hostile=self.hostile, absent=self.absent),
         )
 
 
@@ -73,9 +77,11 @@ class Table:
     duration_s: float
     found: dict[Run, dict[str, float]] = field(default_factory=dict)
 
-    def runs(self, policy: str, trace: str, gateways: int, *, liars: float = 0.0) -> list[Run]:
+    def runs(self, policy: str, trace: str, gateways: int, **faults: float) -> list[Run]:
         nodes, rate = SIZES.get(trace, SIZES["azure"])
-        return [Run(policy, trace, nodes, rate, gateways, seed, self.duration_s, liars) for seed in SEEDS]
+        if {"hostile", "absent"} & faults.keys():
+            rate *= 1.0 - HOSTILE  # as busy as the whole fleet would be
+        return [Run(policy, trace, nodes, rate, gateways, seed, self.duration_s, **faults) for seed in SEEDS]
 
     def all_runs(self) -> list[Run]:
         rows = [
@@ -86,7 +92,8 @@ class Table:
             for run in self.runs(policy, trace, gateways)
         ]
         first = next(iter(self.traces))
-        return [*rows, *self.runs("balanced", first, 1, liars=LIARS), *self.runs("bound", first, 1)]
+        others = (*self.runs("balanced", first, 1, hostile=HOSTILE), *self.runs("balanced", first, 1, absent=HOSTILE))
+        return [*rows, *self.runs("balanced", first, 1, liars=LIARS), *self.runs("bound", first, 1), *others]
 
     def run_all(self, runs: Iterable[Run], *, jobs: int) -> None:
         todo = list(dict.fromkeys(runs))
@@ -106,7 +113,7 @@ class Table:
         return self.mean(self.runs(policy, trace, gateways), figure) / oracle - 1.0
 
     def text(self) -> str:
-        return f"{self._judged()}\n\n{self._liars()}"
+        return f"{self._judged()}\n\n{self._liars()}\n\n{self._hostile()}"
 
     def _judged(self) -> str:
         heads = (
@@ -159,6 +166,20 @@ class Table:
             f"machine: {bound:.2f} s."
         )
 
+    def _hostile(self) -> str:
+        trace = next(iter(self.traces))
+        there, gone = (self.runs("balanced", trace, 1, **{fault: HOSTILE}) for fault in ("hostile", "absent"))
+        beside, alone = self.mean(there, "real_mean_s"), self.mean(gone, "real_mean_s")
+        outage_s = max((self.found[run]["outage_s"] for run in there if run in self.found), default=math.nan)
+        return (
+            f"{HOSTILE:.0%} of the nodes are hostile: newcomers that claim to be by far the fastest at no price, and "
+            "refuse, say nothing, stall, answer nonsense, or refuse after ten good jobs "
+            f"({trace}, 1 gateway). Real answers take {beside:.2f} s, without those nodes {alone:.2f} s, "
+            f"{beside / alone - 1:+.1%} (goal: within {HOSTILE_WITHIN:.0%}). No model was unavailable for more than "
+            f"{outage_s:.1f} s (goal: {OUTAGE_S_MAX:.0f}). {self.mean(there, 'nonsense'):.1%} of the jobs were "
+            "answered with nonsense, which only a check of answers can find."
+        )
+
 
 def run_cached(run: Run, trace: Path, work: Path) -> dict[str, float]:
     """The numbers of a run, from the cache if they are there."""
@@ -179,7 +200,8 @@ def run_one(run: Run, trace: Path) -> dict[str, float]:
         case "bound":
             numbers = run_bound(case)
         case _:
-            numbers = run_scheduler(case, run.policy).summary
+            done = run_scheduler(case, run.policy)
+            return done.summary.as_dict() | hostile_figures(done.measurements, done.jobs)._asdict()
     return numbers.as_dict()
 
 

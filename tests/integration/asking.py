@@ -51,11 +51,13 @@ class Answer:
 
 
 @contextmanager
-def connection_to(network: Network) -> Iterator[http.client.HTTPConnection]:
+def connection_to(network: Network, *, source: str | None = None) -> Iterator[http.client.HTTPConnection]:
+    """`source`: the address of this machine that it comes from."""
     parts = urlsplit(network.root_url)
     secure = parts.scheme == "https"  # SSL_CERT_FILE names whom to trust
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=REPLY_S)
+    own = (source, 0) if source is not None else None
+    connection = kind(parts.hostname or "", parts.port, timeout=REPLY_S, source_address=own)
     try:
         yield connection
     finally:

@@ -34,22 +34,37 @@ class Person:
     browser: Browser
 
 
-def send(network: Network, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Reply:
-    """One request with just these headers."""
+def send(
+    network: Network,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: dict[str, str] | None = None,
+    *,
+    source: str | None = None,
+) -> Reply:
+    """One request with just these headers. `source`: the address of this machine that it comes from."""
     data = json.dumps(body).encode() if body is not None else None
-    with connection_to(network) as connection:
+    with connection_to(network, source=source) as connection:
         connection.request(method, path, body=data, headers=headers or {})
         reply = connection.getresponse()
         return Reply(reply.status, _lower(reply), reply.read())
 
 
 def _lower(reply: http.client.HTTPResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in reply.getheaders()}
+    """`set-cookie` is the first of several; `x-test-cookies` has all of them as a browser would send them."""
+    headers = {name.lower(): value for name, value in reply.getheaders()}
+    cookies = reply.headers.get_all("set-cookie", [])
+    return headers | ({"set-cookie": cookies[0], "x-test-cookies": _named(cookies)} if cookies else {})
+
+
+def _named(cookies: list[str]) -> str:
+    return "; ".join(cookie.partition(";")[0] for cookie in cookies)
 
 
 def browser_of(reply: Reply) -> Browser:
     told: dict[str, Any] = reply.json()
-    return Browser(reply.headers["set-cookie"].partition(";")[0], told["csrf_token"], told["account"]["id"])
+    return Browser(reply.headers["x-test-cookies"], told["csrf_token"], told["account"]["id"])
 
 
 def sign_up(network: Network, email: str, password: str = PASSWORD) -> Person:
@@ -69,5 +84,12 @@ def give_credits(network: Network, person: Person, usd: str = "1") -> Person:
     return person
 
 
-def log_in(network: Network, email: str, password: str = PASSWORD) -> Reply:
-    return send(network, "POST", "/v1/login", {"email": email, "password": password})
+def log_in(
+    network: Network,
+    email: str,
+    password: str = PASSWORD,
+    *,
+    source: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> Reply:
+    return send(network, "POST", "/v1/login", {"email": email, "password": password}, headers, source=source)

@@ -284,6 +284,36 @@ def test_guessing_a_password_is_slowed_down(small: Network) -> None:
     assert statuses == [401] * 10 + [429] * 5
 
 
+def test_ten_wrong_passwords_lock_out_an_address_and_not_the_owner(shared_network: Network, ann: Person) -> None:
+    attacker, owner = "127.0.0.66", "127.0.0.7"
+    guesses = [log_in(shared_network, ann.email, f"guess number {n}", source=attacker).status for n in range(12)]
+    assert guesses == [401] * 10 + [429] * 2
+    locked = log_in(shared_network, ann.email, source=attacker)
+    assert code_of(locked) == (429, "rate_limit_exceeded")  # also with the right password: nothing is learned
+    assert "tried from here" in locked.error()["message"]
+    assert log_in(shared_network, ann.email, source=owner).status == 200
+    with_session = send(shared_network, "GET", "/v1/me", headers=ann.browser.headers(), source=attacker)
+    assert with_session.status == 200
+
+
+def test_guesses_from_everywhere_stop_strangers_and_not_who_was_logged_in_before(
+    shared_network: Network, ann: Person
+) -> None:
+    """The cheapest lock-out: ten addresses with ten guesses each."""
+    for guess in range(100):
+        assert log_in(shared_network, ann.email, "wrong password", source=f"127.0.1.{guess % 10 + 1}").status == 401
+    stranger = log_in(shared_network, ann.email, source="127.0.2.1")
+    assert code_of(stranger) == (429, "rate_limit_exceeded")
+    assert "reset the password" in stranger.error()["message"]
+    same_browser = log_in(shared_network, ann.email, source="127.0.2.2", headers={"cookie": ann.browser.cookie})
+    assert same_browser.status == 200
+    token = ask(shared_network, "POST", f"/v1/accounts/{ann.email}/reset-password").json()["token"]
+    reset = send(shared_network, "POST", "/v1/password/reset", {"token": token, "password": PASSWORD})
+    assert reset.status == 200
+    proved = {"cookie": reset.headers["x-test-cookies"]}
+    assert log_in(shared_network, ann.email, source="127.0.2.3", headers=proved).status == 200
+
+
 def test_a_network_without_mail_says_whom_to_ask(small: Network) -> None:
     reply = send(small, "POST", "/v1/password/reset-request", {"email": "ann@example.org"})
     assert reply.status == 404

@@ -12,20 +12,24 @@ from select import select
 
 import pytest
 
-from sparewatt.inference.admission.model import WAITING_PER_KEY_MAX
-from sparewatt.inference.matcher.capacity_count import NODE_AHEAD_PER_SLOT
+from sparewatt.inference.admission.model import WAITING_PER_ACCOUNT_MAX
+from sparewatt.inference.matcher.capacity import NODE_AHEAD_PER_SLOT
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.testing import expected_text, render_chat
 from tests.integration.asking import Reply, ask, chat_body, connection_to
 from tests.integration.cascade import nodes
 from tests.integration.networks import Network, start_network, wait_until
+from tests.integration.people import give_credits, sign_up
 
 CHAT = "/v1/chat/completions"
 SLOTS = 2
 PLACES = SLOTS * (1 + NODE_AHEAD_PER_SLOT)
-FLOOD = PLACES + WAITING_PER_KEY_MAX + 26
+FLOOD = PLACES + WAITING_PER_ACCOUNT_MAX + 26
 TOKENS = 30
 """A quarter of a second of the engine's time."""
+KEYS = 60
+BYSTANDING = 20
+"""Requests of somebody else while one account floods with all of its keys."""
 TOKENS_LONG = 7000
 """About a minute: as good as for ever, in a test that ends these jobs itself."""
 AT_ONCE_S = 1.0
@@ -68,21 +72,21 @@ def check_refusal(reply: Reply) -> None:
     assert (reply.status, error["type"], error["code"]) == (429, "rate_limit_error", "queue_full")
     assert int(reply.headers["retry-after"]) >= 1
     assert int(reply.headers["x-sparewatt-queue-position"]) == error["queue_position"]
-    assert error["queue_position"] > WAITING_PER_KEY_MAX
+    assert error["queue_position"] >= WAITING_PER_ACCOUNT_MAX  # of one that made room for another key, its last
 
 
 class Flood:
-    """One key, many requests at the same time."""
+    """Keys of one account, many requests at the same time."""
 
-    def __init__(self, network: Network, pool: ThreadPoolExecutor, *, key: str) -> None:
+    def __init__(self, network: Network, pool: ThreadPoolExecutor, *keys: str, count: int = FLOOD) -> None:
         self._network = network
-        self._key = key
+        self._keys = keys
         self._lock = threading.Lock()
         self.over: list[Reply] = []
-        self._replies: list[Future[Reply]] = [pool.submit(self._ask, number) for number in range(FLOOD)]
+        self._replies: list[Future[Reply]] = [pool.submit(self._ask, number) for number in range(count)]
 
     def _ask(self, number: int) -> Reply:
-        reply = whole_chat(self._network, f"flood {number}", key=self._key)
+        reply = whole_chat(self._network, f"flood {number}", key=self._keys[number % len(self._keys)])
         with self._lock:
             self.over.append(reply)
         return reply
@@ -98,7 +102,7 @@ class Flood:
 def test_a_key_that_floods_starves_no_other_and_nothing_is_lost(network: Network) -> None:
     flooding, other = new_key(network, "flooding"), new_key(network, "other")
     with ThreadPoolExecutor(FLOOD) as pool:
-        flood = Flood(network, pool, key=flooding)
+        flood = Flood(network, pool, flooding)
         wait_until(flood.was_refused, "the line is not full")
         answers = {prompt: whole_chat(network, prompt, key=other) for prompt in ("one", "two", "three")}
         ended_before = len(flood.over)
@@ -115,7 +119,24 @@ def test_a_key_that_floods_starves_no_other_and_nothing_is_lost(network: Network
         else:
             check_answer(reply, f"flood {number}")
             served += 1
-    assert WAITING_PER_KEY_MAX < served < FLOOD  # the line, and what the node had: a fresh one may seem part taken
+    assert WAITING_PER_ACCOUNT_MAX < served < FLOOD  # the line, and what the node had: a fresh one may seem part taken
+    wait_until(lambda: in_flight(network) == 0, "a job is still there")
+
+
+def test_all_keys_of_an_account_leave_a_bystander_his_place(network: Network) -> None:
+    """The flood has more jobs than the whole line takes, and hardly two of any key."""
+    flooding = [new_key(network, f"flooding {number}") for number in range(KEYS)]
+    bystander = give_credits(network, sign_up(network, "bystander@example.org"))
+    with ThreadPoolExecutor(2 * KEYS + BYSTANDING) as pool:
+        flood = Flood(network, pool, *flooding, count=2 * KEYS)
+        wait_until(flood.was_refused, "the account's share of the line is not full")
+        asked = [pool.submit(whole_chat, network, f"by {n}", key=bystander.key) for n in range(BYSTANDING)]
+        for number, reply in enumerate(asked):
+            check_answer(reply.result(90), f"by {number}")
+        replies = flood.replies()
+    refused = [reply for reply in replies if reply.status == 429]
+    assert refused
+    assert all("This account has" in reply.error()["message"] for reply in refused)
     wait_until(lambda: in_flight(network) == 0, "a job is still there")
 
 
@@ -145,7 +166,7 @@ def test_a_client_that_leaves_the_line_frees_its_place(network: Network) -> None
         for _ in range(PLACES):
             held.enter_context(long_request(network, key=key))
         wait_until(lambda: in_flight(network) == PLACES, "the node is not full")
-        waiting = [held.enter_context(long_request(network, key=key)) for _ in range(WAITING_PER_KEY_MAX)]
+        waiting = [held.enter_context(long_request(network, key=key)) for _ in range(WAITING_PER_ACCOUNT_MAX)]
 
         def is_full() -> bool:
             """A look that overtakes one of those who wait takes its place; that one has to come again."""

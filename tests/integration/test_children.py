@@ -17,6 +17,7 @@ import pytest
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
+from sparewatt.machine import children
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 
 CEILING_S = 30.0
@@ -56,6 +57,7 @@ import asyncio, sys
 from pathlib import Path
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import seeded
+from sparewatt.machine import children
 from sparewatt.machine.children import ChildSpec, Supervisor
 
 OWN = "from sparewatt.machine.lifeline import die_with_parent as d; d(); print('own', flush=True)\\nwhile True: pass"
@@ -217,6 +219,62 @@ async def test_a_killed_child_comes_back_with_a_new_pid(supervisor: Supervisor, 
         os.kill(old, signal.SIGKILL)
         await until(lambda: supervisor.pids().get("c", old) != old)
     assert [(seen.pid, seen.returncode) for seen in exits.seen] == [(old, -signal.SIGKILL)]
+
+
+async def test_a_child_that_does_not_answer_is_killed_and_started_again(
+    supervisor: Supervisor, exits: Exits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped, it would not even take a SIGTERM. One answer in time is enough to stay."""
+    monkeypatch.setattr(children, "HUNG_AFTER_S", 0.3)
+    monkeypatch.setattr(children, "WATCH_EVERY_S", 0.02)
+    stopped: set[int] = set()
+    asked = 0
+
+    async def is_alive() -> bool:
+        nonlocal asked
+        asked += 1
+        if supervisor.pids().get("hung") in stopped:
+            await asyncio.Event().wait()
+        return True
+
+    spec = replace(with_ready_line(python("hung", STUBBORN, tmp_path), "deaf"), is_alive=is_alive)
+    async with asyncio.timeout(CEILING_S), supervisor:
+        await supervisor.start(spec)
+        first = supervisor.pids()["hung"]
+        await until(lambda: asked > 3)
+        assert exits.seen == []
+        stopped.add(first)
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: supervisor.pids().get("hung", first) != first)
+        assert not is_running(first)
+        [ended] = exits.seen
+        assert (ended.pid, ended.returncode, ended.was_hung) == (first, -signal.SIGKILL, True)
+        second = supervisor.pids()["hung"]
+        os.kill(second, signal.SIGKILL)
+        await until(lambda: len(exits.seen) == 2)
+        assert exits.seen[1].was_hung is False
+
+
+async def test_a_child_that_answers_when_it_is_asked_again_stays(
+    supervisor: Supervisor, exits: Exits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was the parent that stood still."""
+    monkeypatch.setattr(children, "HUNG_AFTER_S", 0.02)
+    monkeypatch.setattr(children, "LAST_CHANCE_S", 5.0)
+    monkeypatch.setattr(children, "WATCH_EVERY_S", 0.01)
+    asked = 0
+
+    async def is_alive() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked % 2:
+            await asyncio.Event().wait()
+        return True
+
+    async with asyncio.timeout(CEILING_S), supervisor:
+        await supervisor.start(replace(python("slow", FOREVER, tmp_path), is_alive=is_alive, drain_s=5.0))
+        await until(lambda: asked > 6)
+        assert exits.seen == []
 
 
 async def test_stop_does_not_wait_for_a_restart_that_is_due_later(exits: Exits, tmp_path: Path) -> None:

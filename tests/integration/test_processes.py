@@ -175,6 +175,29 @@ def test_a_killed_process_takes_its_own_streams_with_it_and_no_others(network: N
     assert ask(network, "GET", "/v1/ledger/audit").json()["in_order"] is True
 
 
+def test_a_hung_process_is_said_and_replaced(network: Network) -> None:
+    """A stopped process keeps its port open: without the parent it would swallow half of all connections for good."""
+    wait_until(lambda: all_serve(network), "nodes have no link to some process", ceiling_s=60)
+    before = processes_of(network)
+    with doors_to(network) as doors:
+        hung, other = doors[0], doors[1]
+        match_id = chat(hung, "booked before it hangs")
+        os.kill(hung.pid, signal.SIGSTOP)
+        wait_until(lambda: readiness_causes(other) == ["process_hung"], "the other process does not say it")
+        wait_until(lambda: not Path(f"/proc/{hung.pid}").exists(), "it is not killed")
+        wait_until(lambda: readiness_causes(other) == [], "what is gone still counts")
+        chat(other, "meanwhile")
+    assert "process_hung_and_killed" in (network.log_dir / "gateway.log").read_text()
+    wait_until(lambda: len(processes_of(network) - {hung.pid}) == len(before), "it is not replaced", ceiling_s=60)
+    wait_until(lambda: all_serve(network), "nodes did not come back", ceiling_s=60)
+    wait_until(lambda: ask(network, "GET", f"/v1/generation?id={match_id}").status == 200, "its journal is not settled")
+    assert ask(network, "GET", "/v1/ledger/audit").json()["in_order"] is True
+
+
+def readiness_causes(door: Door) -> list[str]:
+    return [cause["code"] for cause in door.ask("GET", "/readyz").json().get("causes", ())]
+
+
 def kill(pid: int) -> None:
     """And wait until nothing of it is left, nor of the connections that it had not yet accepted."""
     os.kill(pid, signal.SIGKILL)

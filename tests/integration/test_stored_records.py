@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sparewatt.core.ids import NodeId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database
 from sparewatt.store.node_results import KEPT_DAYS, NodeResultCount
 from tests.integration.databases import fresh_database
+from tests.unit.protocol.reports import SPECS
 
+OPERATOR = AccountId("acc_network")
 NODE, OTHER = NodeId("0xa"), NodeId("0xb")
 
 
@@ -30,4 +32,34 @@ async def test_gateways_add_to_the_same_days_and_old_ones_are_forgotten(server: 
         ]
         await store.forget_old()
         assert await store.counts_of(NODE) == [NodeResultCount(NODE, today, "done", 5, 100.0)]
+        await database.close()
+
+
+async def test_a_node_that_never_served_is_forgotten_and_its_key_may_join_again(server: EmbeddedPostgres) -> None:
+    today = dt.datetime.now(tz=dt.UTC).date()
+    served, idle, here, new = (NodeId(f"0x{number:040}") for number in range(1, 5))
+    async with fresh_database(server) as dsn:
+        database = await Database.connect(dsn)
+        for number, node_id in enumerate((served, idle, here, new)):
+            hashed = bytes([number]) * 32
+            await database.insert_join_token(hashed, account_id=OPERATOR, created_by=None, life_s=60)
+            assert await database.exchange_join_token(hashed, node_id) == "accepted"
+        await database.save_nodes([(served, SPECS, 100.0), (idle, SPECS, 100.0), (here, SPECS, 100.0)])
+        await database.node_results.add(
+            [NodeResultCount(served, today, "done", 1, 1.0), NodeResultCount(idle, today, "timed_out", 1, 1.0)]
+        )
+        assert {node.id: node.has_served for node in await database.list_nodes()} == {
+            served: True,
+            idle: False,
+            here: False,
+        }
+        await database.note_nodes_seen([here])
+        await database.forget_unserved_nodes(after_s=3600.0)
+        assert [node.id for node in await database.list_nodes()] == [served, here]
+        assert set(await database.forgotten_among([served, idle, here])) == {idle}
+        owner = await database.find_node_owner(idle)
+        assert owner is not None
+        assert owner.account_id == OPERATOR
+        await database.save_nodes([(idle, SPECS, 200.0)])
+        assert await database.forgotten_among([idle]) == []
         await database.close()

@@ -1,4 +1,4 @@
-"""Long bodies, whose texts are skipped, are read as short ones, whose texts are searched."""
+"""Long bodies, are read as short ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sparewatt.api.inference.chat import read_chat
-from sparewatt.core.errors import UnsupportedContent
+from sparewatt.core.errors import BadRequest
 from sparewatt.core.limits import LONG_BODY_BYTES_MIN
 from sparewatt.inference.call import ModelCall
 from sparewatt.protocol.openai.chat import for_node
@@ -57,7 +57,7 @@ def told(body: bytes) -> dict[str, Any] | str:
     """What a body asks for; the body itself by what it says."""
     try:
         call: ModelCall = read_chat(body)
-    except UnsupportedContent as error:
+    except BadRequest as error:
         return error.message
     found = {name: getattr(call, name) for name in ModelCall.__struct_fields__}
     return found | {"body": json.loads(call.body)}

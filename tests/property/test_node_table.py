@@ -8,8 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sparewatt.core.ids import ModelId, NodeId
 from sparewatt.core.lessons import SLOWER_MAX
-from sparewatt.inference.matcher.node_row import FASTER_MAX, NodeRow
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.trying import walks
 from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs, table_of
@@ -169,7 +170,7 @@ class NodesComeAndGo(RuleBasedStateMachine):
         assert not any(self.table.in_flight(model) for model in MODELS)
         for position in (position for row in self.table for position in row.positions.values()):
             for lessons in (position.reading, position.writing):
-                assert 1 / FASTER_MAX * (1 - 1e-9) <= lessons.factor <= SLOWER_MAX
+                assert 1 / SLOWER_MAX <= lessons.factor <= SLOWER_MAX
 
 
 def columns(table: NodeTable) -> Columns:

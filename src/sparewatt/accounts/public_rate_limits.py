@@ -1,6 +1,7 @@
-"""Rate limits of routes without authentication: sign-up, login, password reset, and what is published.
+"""Rate limits of routes without authentication: sign-up, password reset, and what is published.
 
-They count per client network and, where one is given, per e-mail; in memory, so a restart resets them.
+How often a password may be tried is decided in `login_limits.py`. The limits count per client network and, where one is
+given, per e-mail; in memory, so a restart resets them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class PublicRateLimiter:
             wait_s = self.by_email.take(email, now_s=now_s)
         if wait_s:
             raise RateLimited(
-                f"Too many tries at {self.action}. Try again in {_format_wait(wait_s)}.",
+                f"Too many tries at {self.action}. Try again in {format_wait(wait_s)}.",
                 retry_after_s=min(wait_s, RETRY_AFTER_S_MAX),
             )
 
@@ -47,12 +48,6 @@ class PublicRateLimiters:
             action="signing up",
             by_network=buckets(burst=signups_per_address_hour, per_s=signups_per_address_hour / _HOUR_S),
             by_email=buckets(burst=10, per_s=10 / _HOUR_S),
-            clock=clock,
-        )
-        self.login = PublicRateLimiter(
-            action="logging in",
-            by_network=buckets(burst=30, per_s=30 / _MIN_S),
-            by_email=buckets(burst=10, per_s=1 / _MIN_S),
             clock=clock,
         )
         self.reset = PublicRateLimiter(
@@ -80,5 +75,5 @@ def client_network(address: str) -> str:
     return str(ipaddress.ip_network((parsed, _IPV6_PREFIX_BITS), strict=False))
 
 
-def _format_wait(wait_s: float) -> str:
+def format_wait(wait_s: float) -> str:
     return f"{wait_s:.0f} s" if wait_s < 2 * _MIN_S else f"{wait_s / _MIN_S:.0f} minutes"

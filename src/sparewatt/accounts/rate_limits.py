@@ -55,15 +55,21 @@ class TokenBuckets:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def take(self, name: Hashable, *, now_s: float) -> float:
-        """Take one and return 0; or else take nothing and return the seconds to wait."""
+    def take(self, name: Hashable, *, now_s: float, count: int = 1) -> float:
+        """Take `count` if there is at least one, and return 0; or else take nothing and return the seconds to wait."""
         bucket = self._by_name.get(name)
         if bucket is None:
             bucket = self._by_name[name] = TokenBucket(self.burst, self.per_s, at_s=now_s, level=self.burst)
             if len(self._by_name) > self.count_max:
                 self._by_name.popitem(last=False)
         self._by_name.move_to_end(name)
-        return bucket.take(now_s, self.share)
+        return bucket.take(now_s, self.share * count)
+
+    def give_back(self, name: Hashable) -> None:
+        """What was taken last does not count after all."""
+        bucket = self._by_name.get(name)
+        if bucket is not None:
+            bucket.level = min(bucket.capacity, bucket.level + self.share)
 
 
 class RateMeter:

@@ -35,6 +35,8 @@ REPLY_TIMEOUT_S = 60.0
 """Listings are answered at once; a minute allows for a busy gateway."""
 ANSWER_TIMEOUT_S = 600.0
 """The longest silence within an answer: enough for a cold model and a long prompt on a slow machine."""
+PAGES_MAX = 1_000
+"""Of one list: more than the largest network has."""
 _READ_BYTES = 64 * 1024
 
 _NEXT_STEPS = {
@@ -165,6 +167,21 @@ class ApiClient:
 
     def get(self, path: str, *, timeout_s: float | None = None) -> ApiReply:
         return self._call(_Request("GET", path, timeout_s=timeout_s))
+
+    def get_all(self, path: str, *, timeout_s: float | None = None) -> ApiReply:
+        """A list that comes in pages, as one reply."""
+        first = self.get(path, timeout_s=timeout_s)
+        listed = page = first.parse(dict[str, Any])
+        mark = "&" if "?" in path else "?"
+        for _ in range(PAGES_MAX):
+            if page.get("next") is None:
+                break
+            page = self.get(f"{path}{mark}{urlencode({'after': page['next']})}", timeout_s=timeout_s).parse(
+                dict[str, Any]
+            )
+            listed["data"] += page["data"]
+        listed.pop("next", None)
+        return ApiReply(first.base_url, first.headers, msgspec.json.encode(listed))
 
     def delete(self, path: str) -> ApiReply:
         return self._call(_Request("DELETE", path))

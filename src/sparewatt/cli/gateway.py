@@ -85,7 +85,12 @@ def gateway() -> None:
 @click.option("--heartbeat-s", type=NUMBER, help="Seconds between a node's reports.")
 @click.option("--suspect-after-missed", type=int, help="Missed heartbeats until a node is suspect: a last resort.")
 @click.option("--offline-after-missed", type=int, help="Missed heartbeats until a node is offline.")
-@click.option("--first-token-floor-s", type=NUMBER, help="The shortest timeout for a first token while no other node can take the request.")
+@click.option("--nodes-per-account", type=int, help="The most nodes that one account may have (500).")
+@click.option("--models-per-account", type=int, help="The most models on all its connected nodes together (1000).")
+@click.option("--models-per-node", type=int, help="The most models on one node (200).")
+@click.option(
+    "--first-token-floor-s", type=NUMBER, help="The shortest wait for a first token if no other node can help."
+)
 @click.option("--idle-s", type=NUMBER, help="Seconds without a token after which a node counts as lost.")
 @click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when stopped.")
 @click.option("--policy", type=click.Choice(RANKINGS), help="How nodes are chosen by default.")
@@ -93,6 +98,7 @@ def gateway() -> None:
 @click.option("--signup", type=click.Choice(["open", "invite", "closed"]), help="Who may sign up.")
 @click.option("--development", is_flag=True, default=None, help="Users may deposit test money; never in public.")
 @click.option("--signup-credit-usd", metavar="USD", help="Free credits of a new account.")
+@click.option("--price-cap-usd-per-mtok", metavar="USD", help="The most that a request without max_price pays per 1M.")
 @click.option("--treasury-daily-usd", metavar="USD", help="What serving free credits may earn per day, in all.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [gateway]).")
 @examples(

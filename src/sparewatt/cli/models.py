@@ -25,7 +25,7 @@ def models() -> None:
 @examples("sparewatt models list")
 def list_models(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
     """List the models that nodes serve right now."""
-    client.get("/models").show(ModelList, print_ids if quiet else _print_models, as_json=as_json)
+    client.get_all("/models").show(ModelList, print_ids if quiet else _print_models, as_json=as_json)
 
 
 @models.command("show")

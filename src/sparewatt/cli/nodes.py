@@ -55,7 +55,7 @@ def list_nodes(
         raise click.UsageError("--policy and QUERY both say which nodes to list: give one of them.")
     conditions = policy_file_query(policy) if policy is not None else " ".join(query)
     path = path_with_query("/nodes", {"q": conditions or None, "sort": sort})
-    client.get(path).show(NodeList, print_ids if quiet else _print_nodes, as_json=as_json)
+    client.get_all(path).show(NodeList, print_ids if quiet else _print_nodes, as_json=as_json)
 
 
 @nodes.command("show")
@@ -76,7 +76,7 @@ def show_node(client: ApiClient, *, node_id: str, as_json: bool) -> None:
 
 def _get_node(client: ApiClient, name_or_id: str) -> ApiReply:
     if not _FULL_ID.fullmatch(name_or_id):
-        name_or_id = _find_id(client.get("/nodes").parse(NodeList).data, name_or_id)
+        name_or_id = _find_id(client.get_all("/nodes").parse(NodeList).data, name_or_id)
     return client.get(path_of("nodes", name_or_id.lower()))
 
 
@@ -246,3 +246,6 @@ def _print_derivations(models: list[NodeModel]) -> None:
         prose("PRICE", lambda row: row[2]),
     ]
     output.print_table(columns, derivations)
+    for model in models:
+        if model.price.notice:
+            output.note(f"{model.id}: {model.price.notice}")

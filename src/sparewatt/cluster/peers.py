@@ -16,6 +16,8 @@ from sparewatt.core.ids import KeyId, NodeId
 
 EXCHANGE_S = 0.5
 SILENT_S = 3.0
+HUNG_S = 1.5
+"""A process that takes questions and answers none for this long hangs. One whose port is closed has ended."""
 
 
 class PeerTotals(NamedTuple):
@@ -55,6 +57,8 @@ class Peers:
     is_open: bool = False
     """Whether it does."""
     _states: dict[int, PeerState] = field(default_factory=dict)
+    _unanswered_since_s: dict[int, float] = field(default_factory=dict)
+    """When a process was first asked of those that took the question and have not answered since."""
 
     async def exchange(self, *, watching: bool) -> PeerNews:
         """Ask all of them for news. `watching`: the live feed has viewers here."""
@@ -65,7 +69,12 @@ class Peers:
     async def _ask(self, number: int, round_: PeerNews, *, watching: bool) -> None:
         before = self._states.get(number)
         known = before.news.version if before is not None else ""
+        asked_s = self.clock.now_s()
         news = await self.client.ask(number, NEWS, NewsRequest(self.client.slot.number, known, watching))
+        if news is None and self.clock.now_s() - asked_s >= NEWS.within_s:
+            self._unanswered_since_s.setdefault(number, asked_s)
+            return
+        self._unanswered_since_s.pop(number, None)
         if news is None:
             return
         if before is not None and before.news.run != news.run:
@@ -81,6 +90,11 @@ class Peers:
             return self._states
         now_s = self.clock.now_s()
         return {number: state for number, state in self._states.items() if now_s - state.at_s < SILENT_S}
+
+    def hung(self) -> tuple[int, ...]:
+        """The numbers of processes that take connections and do not answer."""
+        now_s = self.clock.now_s()
+        return tuple(sorted(number for number, at_s in self._unanswered_since_s.items() if now_s - at_s >= HUNG_S))
 
     def has_link(self, node_id: NodeId) -> bool:
         """Whether another process has a link to a node."""

@@ -8,6 +8,8 @@ SparewattError                      code                     status  retry
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
 │   ├── PreviousResponseNotFound    previous_response_not_found 400   no     (not stored, expired or deleted)
 │   ├── UnsupportedParameter        unsupported_parameter      400    no
+│   ├── MediaNotFetched             media_not_fetched          400    no     (from an allowed host)
+│   ├── RemoteUrlRefused            remote_url_refused         400    no     (a picture by its address, not as data)
 │   └── UnsupportedContent          unsupported_content        400    no     (an image, for a model without vision)
 ├── NotAuthenticated                invalid_api_key            401    no
 │   ├── LoginFailed                 login_failed               401    no
@@ -49,6 +51,7 @@ SparewattError                      code                     status  retry
 │   ├── NoEligibleNode              no_eligible_node           503    no     (a policy rules every node out)
 │   └── NoCapacity                  no_capacity                503    yes    (the eligible nodes are full or offline)
 ├── StoreUnavailable                store_unavailable          503    yes
+│   └── DiskFull                    disk_full                  503    yes    (of a gateway, or of its database)
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
 ├── ChainError                      (between this gateway and the chain)
@@ -120,6 +123,12 @@ class PreviousResponseNotFound(BadRequest, code="previous_response_not_found"): 
 
 
 class UnsupportedParameter(BadRequest, code="unsupported_parameter"): ...
+
+
+class MediaNotFetched(BadRequest, code="media_not_fetched"): ...
+
+
+class RemoteUrlRefused(BadRequest, code="remote_url_refused"): ...
 
 
 class UnsupportedContent(BadRequest, code="unsupported_content"): ...
@@ -264,6 +273,9 @@ class NoCapacity(NoMatch, code="no_capacity", retryable=True): ...
 class StoreUnavailable(SparewattError, code="store_unavailable", status=503, retryable=True): ...
 
 
+class DiskFull(StoreUnavailable, code="disk_full"): ...
+
+
 class ShuttingDown(SparewattError, code="shutting_down", status=503, retryable=True): ...
 
 
@@ -303,12 +315,18 @@ class LinkError(SparewattError, code="link_error"): ...
 class ProtocolViolation(LinkError, code="protocol_violation"): ...
 
 
+class LinkFlooded(ProtocolViolation):
+    """It sent more reports than the link takes."""
+
+
 class JoinRefused(LinkError):
     """The gateway rejected this node. `reason` tells the agent whether to dial again."""
 
-    def __init__(self, message: str, *, reason: str) -> None:
+    def __init__(self, message: str, *, reason: str, final: bool = True) -> None:
+        """`final`: dialling again with the same key and token cannot help."""
         super().__init__(message)
         self.reason = reason
+        self.final = final
 
 
 class LinkLost(LinkError, code="link_lost", retryable=True): ...

@@ -28,11 +28,13 @@ from sparewatt.core.errors import RateLimited
 from sparewatt.core.limits import SESSION_LIFE_S
 from sparewatt.edge.cors import cors_headers
 from sparewatt.edge.http1 import SERVER
-from sparewatt.edge.proxies import client_address
+from sparewatt.edge.proxies import forwarded_address
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.store.database import KeyRow
 
 _COOKIE = "sparewatt_session"
+DEVICE_COOKIE_LIFE_S = 180 * 24 * 3600.0
+"""Longer than anybody stays away from an account in use."""
 _HTTPS_ONLY = "max-age=31536000"
 """HSTS for a year, sent only where TLS ends in this process; a proxy in front sets its own."""
 
@@ -58,11 +60,8 @@ class RequestContext:
 
     @property
     def address(self) -> str:
-        """The client's address: the socket's peer, or what our own reverse proxy forwarded."""
-        settings = self.settings
-        if not settings.behind_proxy:
-            return self.peer
-        return client_address(self.peer, self.headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
+        """The client's, also behind our own reverse proxy."""
+        return forwarded_address(self.peer, self.headers, self.settings)
 
     def reply_lines(self, now_s: float) -> str:
         """Header lines of every reply: request id, time until the reply began, remaining rate limit.
@@ -183,6 +182,23 @@ def set_cookie(reply: web.Response, token: str, settings: EdgeSettings) -> None:
         cookie_name(settings),
         token,
         max_age=int(SESSION_LIFE_S),
+        path="/",
+        httponly=True,
+        secure=_is_secure(settings),
+        samesite="Strict",
+    )
+
+
+def device_cookie_name(settings: EdgeSettings) -> str:
+    return f"{cookie_name(settings)}_device"
+
+
+def set_device_cookie(reply: web.Response, token: str, settings: EdgeSettings) -> None:
+    """It tells this browser from strangers who guess passwords; it stays when the session ends, and opens nothing."""
+    reply.set_cookie(
+        device_cookie_name(settings),
+        token,
+        max_age=int(DEVICE_COOKIE_LIFE_S),
         path="/",
         httponly=True,
         secure=_is_secure(settings),

@@ -23,7 +23,7 @@ from sparewatt.edge.aiohttp_bridge import AiohttpBridge
 from sparewatt.edge.connection_registry import ConnectionRegistry, KnownHead, known_head
 from sparewatt.edge.exchange import Exchange
 from sparewatt.edge.http1 import CONTINUE, LAST_CHUNK, RequestHead, RequestParser, chunk_bytes
-from sparewatt.edge.proxies import bypass_error
+from sparewatt.edge.proxies import bypass_error, forwarded_address
 from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.protocol.openai.json_complexity import COMPLEX_BODY_BYTES_MIN, JsonComplexityCheck
 
@@ -408,7 +408,8 @@ class Connection(asyncio.Protocol):
         self._leave()
         if self._bridge is not None:
             self._bridge.detach()
-        links.adopt(transport, head.to_bytes() + rest)
+        address = forwarded_address(self.peer, head.headers, self._registry.settings)
+        links.adopt(transport, head.to_bytes() + rest, address=address)
 
     def _count_queued(self, request: PipelinedRequest, n_bytes: int) -> None:
         if request is not self._requests[0]:

@@ -144,7 +144,9 @@ class LinkAcceptor(Protocol):
 
     def can_adopt(self) -> bool: ...
 
-    def adopt(self, transport: asyncio.Transport, head: bytes) -> asyncio.BaseProtocol: ...
+    def adopt(self, transport: asyncio.Transport, head: bytes, *, address: str) -> asyncio.BaseProtocol:
+        """`address`: the node's, also behind a reverse proxy."""
+        ...
 
 
 @dataclass(eq=False, repr=False)

@@ -52,6 +52,13 @@ def client_address(peer: str, forwarded: str, *, trusted: str | None) -> str:
     return chain[-1] if chain and _read(chain[-1]) is not None else peer
 
 
+def forwarded_address(peer: str, headers: Mapping[str, str], settings: EdgeSettings) -> str:
+    """The client's address: the socket's peer, or what our own reverse proxy forwarded."""
+    if not settings.behind_proxy:
+        return peer
+    return client_address(peer, headers.get("x-forwarded-for", ""), trusted=settings.trusted_proxies)
+
+
 def _read(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         ip = ipaddress.ip_address(address)

@@ -167,16 +167,16 @@ def make_money_service(settings: GatewaySettings, database: Database, *, clock: 
 
 
 def _credit_rules(settings: GatewaySettings) -> CreditRules:
-    daily = _read_usd(settings.treasury_daily_usd, "treasury_daily_usd")
+    daily = read_usd(settings.treasury_daily_usd, "treasury_daily_usd")
     return CreditRules(
-        signup=_read_usd(settings.signup_credit_usd, "signup_credit_usd"),
+        signup=read_usd(settings.signup_credit_usd, "signup_credit_usd"),
         promo_days=settings.promo_days,
         grants_per_address_day=settings.grants_per_address_day,
         treasury_daily=daily or (DEVELOPMENT_DAILY if settings.development else daily),
     )
 
 
-def _read_usd(text: str, name: str) -> Nano:
+def read_usd(text: str, name: str) -> Nano:
     try:
         return parse_usd(text)
     except InvalidAmount as error:

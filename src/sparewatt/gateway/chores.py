@@ -14,9 +14,16 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.limits import JOB_TIMEOUT_S
 from sparewatt.core.log import Logger
 from sparewatt.edge.tls import CHECK_S, Certificate
+from sparewatt.gateway.health_probe import DATABASE_PROBE_S, PROBE_S
 from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
+from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
+from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
+from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
+from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
+from sparewatt.machine.free_memory import release_free_memory
+from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.ledger import retention_start
 from sparewatt.telemetry.feed.live_feed import FRAME_S
 from sparewatt.telemetry.history.writer import STORE_S
@@ -27,6 +34,8 @@ REFILL_S = 0.01
 LEAK_AGE_S = JOB_TIMEOUT_S + 60
 GC_YOUNG, GC_OLDER = 20_000, 10
 """New objects until the young generation is collected, and how many such rounds until an older one is."""
+
+MEMORY_S = 10.0
 
 Work = Callable[[], Awaitable[object]]
 
@@ -39,18 +48,23 @@ class Chore(NamedTuple):
 
 async def repeat(chore: Chore) -> None:
     """Until it is cancelled. Postgres may be away for a while: serving goes on, the work is tried again."""
+    is_postponed = False
     while True:
-        await run_once(chore.work, name=chore.name)
+        is_postponed = not await run_once(chore.work, name=chore.name, is_postponed=is_postponed)
         await asyncio.sleep(chore.every_s)
 
 
-async def run_once(work: Work, *, name: str) -> None:
+async def run_once(work: Work, *, name: str, is_postponed: bool = False) -> bool:
+    """Returns False if it is postponed, which is logged unless it was before."""
     try:
         await work()
-    except StoreUnavailable:
-        _log.warning("background_work_postponed", work=name)
+    except StoreUnavailable as error:
+        if not is_postponed:
+            _log.warning("background_work_postponed", work=name, cause=error.code)
+        return False
     except Exception as error:  # noqa: BLE001 (a process boundary: answers must not end because a chore failed)
         _log.crash("background_work_crashed", error, work=name)
+    return True
 
 
 def chores_of(services: Services, certificate: Certificate | None) -> list[Chore]:
@@ -58,8 +72,11 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("accounts_sync", 1.0, partial(_sync_accounts, services)),
         Chore("keys_used", 60.0, services.key_service.note_used),
         Chore("aliases", RELOAD_S, services.aliases.reload),
+        Chore("timings", TIMINGS_S, services.timings.exchange),
         Chore("nodes_save", 2.0, partial(save_nodes, services)),
         Chore("health_check", 0.5, partial(_check_health, services)),
+        Chore("health_probe", PROBE_S, services.health_probe.check),
+        Chore("database_probe", DATABASE_PROBE_S, services.health_probe.check_database),
         Chore("matches_store", 1.0, services.explanations.store),
         Chore("responses_heartbeat", 1.0, partial(_report_responses, services)),
         Chore("responses_old", 60.0, services.database.responses.forget_old),
@@ -68,6 +85,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("money", 600.0, services.money.run_chores),
         Chore("power_save", 5.0, partial(save_power, services)),
         Chore("tidy", 3600.0, partial(_tidy, services)),
+        Chore("memory", MEMORY_S, MemoryRelease(services).run),
     ]
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
@@ -83,12 +101,14 @@ def _book_chores(services: Services) -> list[Chore]:
     accounting = services.accounting
     if accounting is None:
         return []
+    delivered, deliveries = accounting.metering.delivered, services.database.delivered_tokens
     return [
         Chore("books_post", 0.5, accounting.ledger.flush),
         Chore("books_progress", 0.25, accounting.metering.note_progress),
         Chore("purses_fill", REFILL_S, accounting.ledger.refill_low_purses),
         Chore("purses", 1.0, accounting.ledger.rebalance_purses),
         Chore("receipts", 1.0, accounting.metering.receipts.settle),
+        Chore("delivered_tokens", EXCHANGE_DELIVERED_S, partial(exchange_delivered, delivered, deliveries)),
     ]
 
 
@@ -115,6 +135,15 @@ async def save_nodes(services: Services) -> None:
             await services.database.save_nodes(nodes)
 
 
+async def exchange_delivered(delivered: DeliveredTokens, store: DeliveredTokenStore) -> None:
+    """Store what owners delivered by jobs of this process, and read what all processes counted."""
+    taken = delivered.take()
+    with on_failure(delivered.give_back, taken):
+        if taken:
+            await store.add(taken)
+    delivered.load(await store.sums())
+
+
 async def save_power(services: Services) -> None:
     power = services.links.power
     days = power.take()
@@ -136,6 +165,21 @@ def tune_garbage_collector() -> None:
     gc.set_threshold(GC_YOUNG, GC_OLDER, GC_OLDER)
 
 
+class MemoryRelease:
+    """After nodes have left: drops what is cached of models that nobody has any more, and frees the heap."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._version = services.links.version
+
+    async def run(self) -> None:
+        services = self._services
+        if self._version != services.links.version:
+            self._version = services.links.version
+            services.eligibility.forget_absent_models()
+            await asyncio.to_thread(release_free_memory)
+
+
 async def _check_health(services: Services) -> None:
     services.links.drop_silent()
     leaked = services.table.expire_reservations(older_than_s=LEAK_AGE_S, now_s=services.clock.now_s())
@@ -150,14 +194,26 @@ async def _report_responses(services: Services) -> None:
         services.responses.cancel(response_id)
 
 
+async def forget_nodes(services: Services) -> None:
+    """Forget nodes that never served and have been away for a day, as seen by all gateways of the network."""
+    database, links = services.database, services.links
+    await database.note_nodes_seen(list(links.links))
+    await database.forget_unserved_nodes(after_s=FORGET_AFTER_S)
+    if away := links.forgettable():
+        links.forget(await database.forgotten_among(away))
+
+
 async def _tidy(services: Services) -> None:
     """Delete what is past its retention."""
     database, months = services.database, services.settings.keep_months
+    await forget_nodes(services)
     await database.forget_old_matches()
     await database.history.forget_old()
     await database.forget_old_tokens()
     await database.power.forget_old()
     await database.node_results.forget_old()
+    await database.node_timings.forget_old()
+    await database.delivered_tokens.forget_old()
     await database.accounts.forget_old()
     if months:
         since = retention_start(services.clock.unix_s(), months)

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from sparewatt.cluster.peer_rpc import ALONE, ProcessSlot
@@ -17,6 +18,7 @@ from sparewatt.edge.server import bind, listen, serving, start_listening
 from sparewatt.edge.tls import Certificate
 from sparewatt.gateway.addresses import refuse_unsafe
 from sparewatt.gateway.chores import chores_of, repeat, run_once, save_nodes, save_power, tune_garbage_collector
+from sparewatt.gateway.health_probe import is_low
 from sparewatt.gateway.membership import joined, wait_until_it_may_open
 from sparewatt.gateway.routes import endpoint_groups, inference_endpoints, make_app, refusals
 from sparewatt.gateway.services import Services, assemble
@@ -46,7 +48,8 @@ async def run_gateway(settings: GatewaySettings, slot: ProcessSlot = ALONE) -> N
         metrics = open_metrics_socket(settings, slot)
         if metrics is not None:
             stack.callback(metrics.close)
-        database = await Database.connect(await stack.enter_async_context(own_postgres(settings, clock=clock, rng=rng)))
+        dsn = await stack.enter_async_context(own_postgres(settings, clock=clock, rng=rng))
+        database = await Database.connect(dsn, is_disk_low=partial(is_low, settings.data.expanduser()))
         stack.push_async_callback(database.close)
         port: int = bound.getsockname()[1]
         services = await assemble(settings, database, port=port, clock=clock, rng=rng, slot=slot)
@@ -173,6 +176,7 @@ async def _drain(services: Services) -> None:
     await services.responses.close(within_s=RESPONSE_CLOSE_S)
     await run_once(lambda: save_nodes(services), name="nodes_save")
     await run_once(lambda: save_power(services), name="power_save")
+    await run_once(services.timings.exchange, name="timings")
     await run_once(services.explanations.store, name="matches_store")
     await run_once(services.history.close, name="history")
     if services.accounting is not None:

@@ -1,7 +1,8 @@
 """A gateway of several processes: one command, one public port, one log, one database; each child uses one core.
 
 This is the parent process. It serves nothing itself: it reserves the ports, runs Postgres if none is configured,
-restarts a child that died, and forwards signals. The kernel distributes clients' connections over the children.
+replaces a child that died or hangs, and forwards signals. The kernel distributes clients' connections over the
+children.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sparewatt.edge.server import bind
 from sparewatt.gateway.addresses import PORT_MAX, refuse_unlinkable, refuse_unsafe
 from sparewatt.gateway.process import metrics_port_error, own_postgres, read_certificate, write_port_files
 from sparewatt.gateway.settings import GatewaySettings
-from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
+from sparewatt.machine.children import HUNG_AFTER_S, ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database
 from sparewatt.telemetry.metrics.server import METRICS_PORT, refuse_public_host
@@ -39,6 +40,9 @@ READY_S = 120.0
 """From start to serving: seconds, and more if a long journal is settled first."""
 POST_S = 12.0
 """A child may take so long after its answers have ended, to post what is left."""
+
+
+_SIGN_OF_LIFE = dataclasses.replace(READY, within_s=2 * HUNG_AFTER_S)
 
 
 async def run_processes(settings: GatewaySettings) -> None:
@@ -77,6 +81,10 @@ class StartupGate:
     async def is_ready(self, number: int) -> bool:
         reply = await self.client.ask(number, READY, ReadyRequest(self.is_open))
         return reply is not None and (reply.is_open if self.is_open else reply.is_in)
+
+    async def is_alive(self, number: int) -> bool:
+        """Whether it answers at all, however late; the caller sets the deadline."""
+        return await self.client.ask(number, _SIGN_OF_LIFE, ReadyRequest(self.is_open)) is not None
 
     async def open(self) -> None:
         """Raises StartupError if some process does not accept clients in time."""
@@ -129,6 +137,7 @@ def _child(settings: GatewaySettings, slot: ProcessSlot, gate: StartupGate) -> C
         log_path=None,
         is_ready=lambda: gate.is_ready(slot.number),
         ready_timeout_s=READY_S,
+        is_alive=lambda: gate.is_alive(slot.number),
         drain_s=settings.drain_s + POST_S,
         needs=frozenset(),
         stdin_data=write_assignment(settings, slot),
@@ -137,7 +146,7 @@ def _child(settings: GatewaySettings, slot: ProcessSlot, gate: StartupGate) -> C
 
 def _log_exit(ended: ChildExit) -> None:
     _log.warning(
-        "process_ended",
+        "process_hung_and_killed" if ended.was_hung else "process_ended",
         name=ended.name,
         pid=ended.pid,
         status=ended.returncode,

@@ -77,12 +77,14 @@ def _inference_groups(services: Services) -> list[object]:
 def _network_groups(services: Services) -> list[object]:
     clock, table, database = services.clock, services.table, services.database
     books = database.ledger if services.accounting is not None else None
+    price_notice = services.price_caps.notice if books is not None else lambda _: None
     return [
         NodeEndpoints(
             table=table,
             states=services.states,
             sensors_of=services.links.power.latest,
             peers=services.peer_client,
+            price_notice=price_notice,
             handle_secret=services.handle_secret,
             clock=clock,
         ),
@@ -94,6 +96,7 @@ def _network_groups(services: Services) -> list[object]:
             peers=services.peer_client,
             process_count=services.slot.count,
             demand=services.demand,
+            price_notice=price_notice,
         ),
         TrackRecordEndpoints(table=table, results=database.node_results, history=database.history, clock=clock),
         FeedEndpoints(live=services.live, drain=services.drain),
@@ -120,13 +123,14 @@ def _account_groups(services: Services) -> list[object]:
             accounts=people,
             sessions=sessions,
             limiters=limiters,
+            login_limiter=services.login_limiter,
             signup_mode=services.settings.signup_mode,
             signup_hook=services.money.credits,
             mailer=services.mailer,
             root_url=services.root_url,
             origins=services.origins,
         ),
-        OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=limiters.login),
+        OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=services.login_limiter),
         OperatorEndpoints(accounts=people, pages=services.database.accounts, caches=caches),
         KeyEndpoints(keys=keys, clock=services.clock),
         JoinTokenEndpoints(tokens=services.tokens, caches=caches, join_line=services.downloads.join_line),
@@ -179,7 +183,7 @@ def _operation_groups(services: Services) -> list[object]:
             chain_url=services.settings.chain_url,
             rate_limit=RpcRateLimit(clock, services.slot.count),
         ),
-        HealthEndpoints(rows=services.table, drain=services.drain),
+        HealthEndpoints(rows=services.table, drain=services.drain, health=services.readiness),
         services.downloads,
         LinkEndpoints(links=services.links),
         DashboardEndpoints(

@@ -14,6 +14,7 @@ from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.custody import Custody, add_missing_chain_keys, check_secret
 from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.accounts.keys import KeyRing, KeyService
+from sparewatt.accounts.login_limits import DeviceTokens, LoginLimiter
 from sparewatt.accounts.mail import Mailer, read_mail_server
 from sparewatt.accounts.passwords import Passwords
 from sparewatt.accounts.public_rate_limits import PublicRateLimiters
@@ -26,12 +27,14 @@ from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackR
 from sparewatt.cluster.shared_idempotency import SharedIdempotency
 from sparewatt.core.clock import Clock
 from sparewatt.core.drain import DrainState
+from sparewatt.core.health import HealthState
 from sparewatt.core.ids import AccountId, NodeId, new_id
 from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.idempotency import Idempotency, IdempotencyCache
-from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting
+from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting, read_usd
 from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url
+from sparewatt.gateway.health_probe import HealthProbe, log_health_change
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import AdmissionControl
@@ -40,13 +43,15 @@ from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.fleet.alias_service import AliasService
+from sparewatt.inference.fleet.fleet_limits import FleetBounds
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, countersign
 from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
+from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.metering.service import PriceCaps
+from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService
@@ -88,10 +93,20 @@ class Services:
         settings, clock, rng = self.settings, self.clock, self.rng
         self.slot = self.peer_client.slot
         self.drain = DrainState()
+        self.readiness = HealthState(on_change=log_health_change)
+        self.health_probe = HealthProbe(
+            state=self.readiness,
+            data=settings.data.expanduser(),
+            journal=self.accounting.journal if self.accounting is not None else None,
+            database=self.database,
+            siblings=self.peers,
+            clock=clock,
+        )
         self.started_unix_s = clock.unix_s()
         self.root_url = own_root_url(settings, port=port)
         self.origins = own_origins(settings, port=port)
         self.handle_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest()
+        self.device_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt device").digest()
         self.request_secret = bytes.fromhex(self.slot.prompt_secret) or rng.randbytes(REQUEST_SECRET_BYTES)
         self.health = HealthRules(
             heartbeat_s=settings.heartbeat_s,
@@ -130,6 +145,8 @@ class Services:
         self.public_limits = PublicRateLimiters(
             signups_per_address_hour=settings.signups_per_address_hour, clock=clock, share=share
         )
+        devices = DeviceTokens(self.device_secret, rng=rng)
+        self.login_limiter = LoginLimiter(devices, clock=clock, share=share)
         self.tokens = JoinTokens(database, rng=rng)
         mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
         self.mailer = Mailer(mail_server) if mail_server is not None else None
@@ -165,7 +182,14 @@ class Services:
             on_left=prefixes.forget,
             catalog=self.catalog,
             demand=self.demand,
+            bounds=FleetBounds(
+                nodes_per_account=settings.nodes_per_account,
+                models_per_account=settings.models_per_account,
+                models_per_node=settings.models_per_node,
+            ),
+            on_forgotten=self._on_node_forgotten,
         )
+        self.timings = TimingExchange(table, self.database.node_timings)
         self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
@@ -180,12 +204,19 @@ class Services:
             observer=self.counter,
             prefixes=prefixes,
         )
+        self.eligibility = Eligibility(table, clock=clock)
+        self.price_caps = PriceCaps(
+            table,
+            metering.delivered.of if metering is not None else lambda _: {},
+            ceiling=read_usd(settings.price_cap_usd_per_mtok, "price_cap_usd_per_mtok"),
+            clock=clock,
+        )
         self.inference = InferenceService(
             table=table,
             admission=self.admission,
             dispatcher=self.dispatcher,
-            eligibility=Eligibility(table, clock=clock),
-            prices=PriceCaps(table.median_price, clock=clock),
+            eligibility=self.eligibility,
+            prices=self.price_caps,
             metering=metering,
             network_policy=read_network_policy(settings.route),
             default_ranking=settings.policy,
@@ -248,14 +279,26 @@ class Services:
             by_node=self.settings.metrics_by_node,
             clock=clock,
         )
-        self.metrics = MetricsServer(collector=collector, drain=self.drain, ports=self.slot.metrics_ports)
+        self.metrics = MetricsServer(
+            collector=collector, drain=self.drain, health=self.readiness, ports=self.slot.metrics_ports
+        )
+
+    def _on_node_forgotten(self, node_id: NodeId) -> None:
+        self.counter.totals.node_tokens.pop(node_id, None)
+        self.live.forget(node_id)
 
     async def load_known_nodes(self) -> None:
         """Add nodes that Postgres knows and this process has not seen: offline in the table until they connect."""
         for node in await self.database.list_nodes():
             self.links.owners.setdefault(node.id, node.account_id)
             if node.specs is not None and self.table.get(node.id) is None:
-                self.links.remember(node.id, node.account_id, node.specs, last_seen_unix_s=node.last_seen_unix_s)
+                self.links.remember(
+                    node.id,
+                    node.account_id,
+                    node.specs,
+                    last_seen_unix_s=node.last_seen_unix_s,
+                    has_served=node.has_served,
+                )
 
 
 async def assemble(

@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from sparewatt.accounts.account_service import SignupMode
-from sparewatt.core.limits import DRAIN_S, GATEWAY_PROCESSES_MAX
+from sparewatt.core.limits import DRAIN_S, GATEWAY_PROCESSES_MAX, MODELS_PER_NODE_MAX, NODES_MAX
 from sparewatt.edge.settings import EdgeSettings
+from sparewatt.inference.fleet.fleet_limits import MODELS_PER_ACCOUNT, NODES_PER_ACCOUNT
 
 REQUESTS_PER_MIN_DEFAULT = 6_000
 """Of a key without limits of its own: 100 requests a second, which keeps a runaway loop bearable."""
@@ -39,6 +40,11 @@ class GatewaySettings:
     suspect_after_missed: Annotated[int, Meta(ge=1, le=100)] = 2
     offline_after_missed: Annotated[int, Meta(ge=1, le=100)] = 3
     """For comparison: NeuralGrid pings every 30 s, and drops a node after 3 missed replies."""
+    nodes_per_account: Annotated[int, Meta(ge=1, le=NODES_MAX)] = NODES_PER_ACCOUNT
+    """Nodes that an account may have here, those included that are away."""
+    models_per_account: Annotated[int, Meta(ge=1, le=10_000_000)] = MODELS_PER_ACCOUNT
+    """Models of all connected nodes of an account together, counted on each node."""
+    models_per_node: Annotated[int, Meta(ge=1, le=MODELS_PER_NODE_MAX)] = MODELS_PER_NODE_MAX
     first_token_floor_s: Seconds = 30.0
     idle_s: Seconds = 60.0
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S
@@ -96,6 +102,8 @@ class GatewaySettings:
     """How long free credits last."""
     grants_per_address_day: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
     """How many new accounts from one address get them, per day."""
+    price_cap_usd_per_mtok: str = "20"
+    """The most that a request without `max_price` pays per million tokens, whatever nodes ask."""
     treasury_daily_usd: str = "0"
     """The part of the treasury that becomes payable per day, to nodes that served free credits."""
     payout_hours: Annotated[float, Meta(gt=0, le=24 * 366)] = 24.0

@@ -8,7 +8,6 @@ import msgspec
 
 from sparewatt.inference.prompt import PromptSize
 from sparewatt.protocol.link.frames import JobPath
-from sparewatt.protocol.link.node_report import Capability
 
 
 class ReplyFilter(Protocol):
@@ -48,8 +47,8 @@ class ModelCall(msgspec.Struct, frozen=True):
     """Tokens of each answer at most, if the client set a limit."""
     answers: int = 1
     """How many it asks for. 0: nothing is written, as with embeddings, and only the prompt costs."""
-    needs: frozenset[Capability] = msgspec.field(default_factory=frozenset)
-    """What a node's model must be able to do."""
+    needs: frozenset[str] = msgspec.field(default_factory=frozenset)
+    """What a node's model must be able to do, and what the node must fetch (`inference.capabilities`)."""
     foreign: tuple[str, ...] = ()
     """Fields of the body that no model server takes: they are removed."""
     ignored: tuple[str, ...] = ()

@@ -1,7 +1,8 @@
 """Which capabilities of a node's model a request needs, and which nodes have them. Pure.
 
 A node that reports no capabilities is assumed to have those common to all chat servers. A request with
-`require_parameters` takes only nodes that report them.
+`require_parameters` takes only nodes that report them. That a node's owner lets it fetch pictures from a host counts as
+a capability too, `fetch:HOST`.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from typing import NamedTuple
 
 from sparewatt.core.errors import SparewattError, UnsupportedContent, UnsupportedParameter
 from sparewatt.policy.check import NodeFacts
-from sparewatt.protocol.link.node_report import Capability
+from sparewatt.protocol.link.node_report import Capability, ModelReport, NodeSpecs
+from sparewatt.protocol.openai.media import refused_host
 
 COMMON: frozenset[Capability] = frozenset({"chat", "completions", "tools", "json_schema", "logprobs"})
 """vLLM, SGLang, llama.cpp, Ollama and LM Studio all have these. Vectors and pictures depend on the model."""
 
 FILTER = "capability."
 """How the names of these filters begin in a funnel; the capability follows."""
+
+FETCH = "fetch"
 
 _PARAM: Mapping[str, str] = {
     "tools": "tools",
@@ -29,16 +33,35 @@ _PARAM: Mapping[str, str] = {
 
 
 class RequiredCapabilities(NamedTuple):
-    can: frozenset[Capability] = frozenset()
+    can: frozenset[str] = frozenset()
     declared: bool = False
     """Whether a node must have reported them itself."""
 
-    def filters(self) -> Iterable[tuple[str, Capability]]:
-        """Each capability with the name of its filter, in a fixed order."""
-        return ((f"{FILTER}{name}", name) for name in sorted(self.can))
+    def filters(self) -> Iterable[tuple[str, str]]:
+        """Each capability with the name of its filter, in a fixed order: what no other model would change comes first.
+
+        All hosts have one filter: clients choose their names.
+        """
+        names = sorted(self.can, key=lambda name: (not _is_fetch(name), name))
+        return ((f"{FILTER}{FETCH if _is_fetch(name) else name}", name) for name in names)
 
 
 NOTHING_REQUIRED = RequiredCapabilities()
+
+
+def fetch_capability(host: str) -> str:
+    return f"{FETCH}:{host}"
+
+
+def _is_fetch(name: str) -> bool:
+    return name.startswith(f"{FETCH}:")
+
+
+def reported_by(specs: NodeSpecs, model: ModelReport) -> Collection[str] | None:
+    """What a node says that this model of it can do, and from where it fetches; None if it says nothing."""
+    if not specs.fetch_hosts:
+        return model.capabilities
+    return frozenset((*assumed(model.capabilities), *map(fetch_capability, specs.fetch_hosts)))
 
 
 def is_able(needs: RequiredCapabilities, reported: Collection[str] | None) -> bool:
@@ -59,7 +82,7 @@ class CapabilityCheck:
     def __init__(self, *, declared: bool) -> None:
         self._declared = declared
 
-    def admits(self, needed: Capability, reported: Collection[str] | None) -> bool:
+    def admits(self, needed: str, reported: Collection[str] | None) -> bool:
         return needed in assumed(reported, declared=self._declared)
 
 
@@ -72,7 +95,7 @@ def unable_error(barred: Mapping[str, int], model: str) -> SparewattError | None
     names = [name.removeprefix(FILTER) for name, count in barred.items() if count and name.startswith(FILTER)]
     if not names or len(names) < sum(count > 0 for count in barred.values()):
         return None
-    return _error_of(names[0], model)
+    return refused_host(model) if FETCH in names else _error_of(names[0], model)
 
 
 def _error_of(capability: str, model: str) -> SparewattError:

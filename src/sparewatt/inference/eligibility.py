@@ -23,6 +23,7 @@ from sparewatt.inference.capabilities import (
     RequiredCapabilities,
     capabilities_of,
     is_able,
+    reported_by,
 )
 from sparewatt.inference.matcher.columns import NodeColumns
 from sparewatt.inference.matcher.model import AllowedNodes
@@ -43,7 +44,7 @@ VERDICTS_KEPT_MAX = 1_000_000
 """Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
 
 USUAL_PRICE = "usual_price"
-"""The filter of the default price cap: nodes dearer than what was held for a job whose policy names no price."""
+"""The filter of the default price cap (`price_caps.py`): nodes dearer than what was held for a job that names none."""
 _NO_VERSION = -2
 """Equal to no version of a model's columns, nor to -1, which stands for a model without nodes."""
 _ALL_NODES: Sequence[AllowedNodes | None] = (None,)
@@ -236,7 +237,7 @@ class Eligibility:
     def _declared_by(self, node_id: NodeId, model: ModelId) -> Collection[str] | None:
         row = self._table.get(node_id)
         report = row.models.get(model) if row is not None else None
-        return report.capabilities if report is not None else None
+        return reported_by(row.specs, report) if row is not None and report is not None else None
 
     def refuses(self, node_id: NodeId, terms: EligibilityTerms, checks: CompiledPolicy | None) -> bool:
         """Check one node by its latest report. If it fails, the cached lists are rebuilt before their next use."""
@@ -245,7 +246,7 @@ class Eligibility:
         if row is None or report is None:
             return True
         is_refused = terms.default_cap is not None and exceeds(prices_of(report), terms.default_cap)
-        is_refused = is_refused or not is_able(terms.needs, report.capabilities)
+        is_refused = is_refused or not is_able(terms.needs, reported_by(row.specs, report))
         if checks is not None and not is_refused:
             is_refused = checks.first_mismatch(self._latest_facts(row, terms)) is not None
         if is_refused:
@@ -289,6 +290,15 @@ class Eligibility:
     def _is_connected(self, node_id: NodeId) -> bool:
         row = self._table.get(node_id)
         return row is not None and row.connected
+
+    def forget_absent_models(self) -> None:
+        """Drop what is cached of models that no node has any more: facts and lists refer to reports and columns."""
+        has_model = self._table.has_model
+        self._facts = {model: facts for model, facts in self._facts.items() if has_model(model)}
+        self._highest = {model: prices for model, prices in self._highest.items() if has_model(model)}
+        self._uniform = {key: uniform for key, uniform in self._uniform.items() if has_model(key[0])}
+        for terms in [terms for terms in self._verdicts if not has_model(terms.model)]:
+            self._verdict_count -= len(self._verdicts.pop(terms).verdicts)
 
     def nodes_of(self, account: AccountId) -> Collection[NodeId]:
         return self._table.nodes_of(account)

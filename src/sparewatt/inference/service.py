@@ -39,8 +39,9 @@ from sparewatt.inference.matcher.formula import RANKINGS, Ranking
 from sparewatt.inference.matcher.model import Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.rules import deliveries_of
-from sparewatt.inference.metering.service import Metering, Payer, PriceCaps, Quote, RunningTab
+from sparewatt.inference.metering.service import Metering, Payer, Quote, RunningTab
 from sparewatt.inference.model_fallback import FallbackSink, is_of_one_model
+from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.prompt import prefix_hashes
 from sparewatt.inference.routing import Routing, route
 from sparewatt.ledger.budgets import KeyBudget
@@ -184,7 +185,7 @@ class InferenceService:
     def price_cap(self, policy: Policy, model: ModelId) -> TokenPrice | None:
         """The highest price per million tokens that a request accepts; None on a network without books.
 
-        Named by its policy; otherwise a few times the model's median price.
+        Named by its policy; otherwise a few times the model's usual price.
         """
         if self.metering is None:
             return None
@@ -375,6 +376,7 @@ class Submission(Generic[S]):
 
     def _admission_request(self, job: Job) -> AdmissionRequest:
         return AdmissionRequest(
+            account_id=self._principal.account_id,
             key_id=job.key_id,
             model=self.match.model,
             cost_tokens=cost_tokens(self.match.prompt_tokens, self.match.output_tokens),

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparewatt.core.ids import AccountId, ModelId, NodeId
+from sparewatt.inference.capabilities import reported_by
 from sparewatt.inference.matcher.columns import NodeColumns
 from sparewatt.inference.matcher.model import AllowedNodes, PositionList
 from sparewatt.inference.matcher.node_row import NodeRow
@@ -59,8 +60,13 @@ def facts_with(row: NodeRow, model: ModelReport | None) -> NodeFacts:
         throughput_tps=speed.decode_tps if speed else None,
         ttft_ms=(speed.ttft_s + row.rtt_s) * 1000 if speed else None,
         warm=model is not None and model.state == "warm",
-        capabilities=frozenset(model.capabilities) if model and model.capabilities is not None else None,
+        capabilities=_capabilities(specs, model),
     )
+
+
+def _capabilities(specs: NodeSpecs, model: ModelReport | None) -> frozenset[str] | None:
+    reported = reported_by(specs, model) if model is not None else None
+    return frozenset(reported) if reported is not None else None
 
 
 class CachedFacts(NamedTuple):

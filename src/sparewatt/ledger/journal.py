@@ -1,17 +1,18 @@
 """The write-ahead log (WAL): an append-only file of jobs opened, in progress and closed, until Postgres has them.
 
 Group commit: all records of one tick of the event loop are one write, without fsync. They survive the death of any
-process; a power cut may cost the last second. Links call `flush` before they send, so that no node has a job that is
-not in the file. Each record is a line with a checksum: a torn or damaged line costs that line alone. Records are
-idempotent, so replaying a file twice changes nothing.
+process; a power cut may cost the last second. `flush` comes before a job leaves for a node, and before its client has
+the end of the answer. The file is preallocated: a job is opened only if its closing record fits into blocks that the
+file has already, so that on a full disk new jobs are refused and those that run are booked whole. Each record is a line
+with a checksum: a damaged line costs that line alone. Records are idempotent: replaying a file twice changes nothing.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,13 +20,19 @@ import msgspec
 from sparewatt.core.cleanup import on_failure
 from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import MatchId
-from sparewatt.core.log import Logger
+from sparewatt.core.limits import KIB, MIB
 from sparewatt.ledger.model import ClosedJob, Delivery, DeliveryProgress, JobState, JournalRecord, OpenedJob
+from sparewatt.machine.disk import disk_full_error, free_bytes, reserve_space
 
-_log = Logger("sparewatt.ledger")
 JOURNAL_FILE = "jobs.journal"
-COMPACT_AT_BYTES = 8 << 20
+COMPACT_AT_BYTES = 8 * MIB
 """A few thousand jobs. Compaction takes milliseconds."""
+RESERVE_STEP_BYTES = 1 * MIB
+"""The file grows by this much at a time: some hundred microseconds for a thousand jobs."""
+JOB_RESERVE_BYTES = 4 * KIB
+"""Kept for each open job: its last progress and its closing record, 1 kB for most and 4 kB after many failovers."""
+DISK_LOW_BYTES = 2 * MIB
+"""With less than this the disk counts as full: the next two steps would fill it."""
 _CRC_CHARS = 8
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[JournalRecord] = msgspec.json.Decoder(OpenedJob | ClosedJob | DeliveryProgress)
@@ -38,48 +45,112 @@ class Journal:
 
     def __init__(self, directory: Path, *, call_soon: CallSoon | None = None) -> None:
         """Raises StartupError if the file cannot be opened. Without `call_soon` every record is written at once."""
-        self._path = directory / JOURNAL_FILE
+        self.path = directory / JOURNAL_FILE
+        self.trouble: OSError | None = None
+        """Why no job can be opened: the last write or reservation failed, or the disk is as good as full."""
         self._call_soon = call_soon
-        self._waiting: list[JournalRecord] = []
-        """To be written at the end of the tick. While the disk is full: also every job that closes meanwhile."""
         self._is_scheduled = False
-        self._is_failing = False
-        """The last write failed: no job is opened until one succeeds."""
+        self._waiting: list[bytes] = []
+        """To be written at the end of the tick, or when a write succeeds again."""
+        self._open_jobs = 0
+        """Each has room for its closing record."""
         try:
-            self._fd = _open(self._path)
+            self._fd = _open(self.path)
+            content = self.path.read_bytes().rstrip(b"\0")
         except OSError as error:
-            raise StartupError(f"Cannot open the journal {self._path}: {error.strerror}.") from None
-        self._size = os.fstat(self._fd).st_size
-        self._is_torn = self._size > 0
-        """The file may end in half a line, after a crash or on a full disk."""
+            raise StartupError(f"Cannot open the journal {self.path}: {error.strerror}.") from None
+        self._end = len(content)
+        """Of the last record. Zeros follow, up to `_reserved`."""
+        self._planned_end = self._end
+        """With those that wait."""
+        self._reserved = os.fstat(self._fd).st_size
+        if content and not content.endswith(b"\n"):
+            self._put(b"\n")  # it ends in half a line, after a crash
 
     def append(self, record: JournalRecord) -> None:
-        """Raises OSError if the file cannot be written (the disk is full, say): then the job must not be sent.
+        """Raises OSError if there is no room (the disk is full, say) or no writing: then the job must not be sent.
 
-        The tick in which the disk fills up is the exception: its jobs run, and their records wait for room.
+        For jobs that open, and for progress. Neither takes the room that is kept for closing records. An I/O error is
+        noticed when the tick ends: its jobs run, and their records wait.
         """
-        self._waiting.append(record)
-        if self._call_soon is not None and not self._is_failing:
+        line, kept = _line(record), self._open_jobs * JOB_RESERVE_BYTES
+        is_opening = isinstance(record, OpenedJob)
+        if is_opening:
+            self._end_trouble()
+            kept += JOB_RESERVE_BYTES
+        self._make_room(len(line) + kept)
+        if self._call_soon is None:
+            self._write_at_once(line)
+        else:
+            self._put(line)
             self._schedule_write(self._call_soon)
-            return
-        try:
-            self._write()
-        except OSError:
-            self._waiting.pop()
-            raise
+        self._open_jobs += is_opening
+
+    def append_final(self, progress: DeliveryProgress) -> None:
+        """What a job has delivered once it is whole, written now. Raises OSError: then its client must not have it."""
+        line = _line(progress)
+        self._make_room(len(line))
+        self._put(line)
+        self._write()
 
     def append_soon(self, record: JournalRecord) -> None:
-        """For what cannot be refused: if the write fails, that is logged and the record waits."""
-        self._waiting.append(record)
+        """For a job that has closed, which cannot be refused: if the write fails, the record waits."""
+        line = _line(record)
+        self._open_jobs = max(0, self._open_jobs - 1)
+        with suppress(OSError):
+            self._make_room(len(line))
+        self._put(line)
         if self._call_soon is None:
             self._write_if_possible()
         else:
             self._schedule_write(self._call_soon)
 
     def flush(self) -> None:
-        """Write now, before a frame is sent to a node."""
-        if self._waiting and not self._is_failing:
+        """Write now: before a frame is sent to a node, and before a client has the end of an answer."""
+        if self._waiting and self.trouble is None:
             self._write_if_possible()
+
+    def check(self) -> OSError | None:
+        """Whether a job could be opened now: None, or why not. Ends the trouble when its cause is gone."""
+        try:
+            if self.trouble is None:
+                self._refuse_low_disk()
+            self._end_trouble()
+        except OSError as error:
+            self.trouble = error
+        return self.trouble
+
+    def _end_trouble(self) -> None:
+        """After a failure: find out whether reserving and writing succeed again. Raises OSError."""
+        if self.trouble is None:
+            return
+        self._refuse_low_disk()
+        self._make_room(self._open_jobs * JOB_RESERVE_BYTES + RESERVE_STEP_BYTES)
+        if not self._waiting:
+            self._put(b"\n")
+        self._write()
+        self.trouble = None
+
+    def _refuse_low_disk(self) -> None:
+        if free_bytes(self.path.parent) < DISK_LOW_BYTES:
+            raise disk_full_error()
+
+    def _make_room(self, n_bytes: int) -> None:
+        missing = self._planned_end + n_bytes - self._reserved
+        if missing > 0:
+            self._reserve(max(missing, RESERVE_STEP_BYTES))
+
+    def _reserve(self, n_bytes: int) -> None:
+        try:
+            reserve_space(self._fd, self._reserved, n_bytes)
+        except OSError as error:
+            self.trouble = error
+            raise
+        self._reserved += n_bytes
+
+    def _put(self, line: bytes) -> None:
+        self._waiting.append(line)
+        self._planned_end += len(line)
 
     def _schedule_write(self, call_soon: CallSoon) -> None:
         if not self._is_scheduled:
@@ -91,60 +162,80 @@ class Journal:
         if self._waiting:
             self._write_if_possible()
 
-    def _write_if_possible(self) -> None:
+    def _write_at_once(self, line: bytes) -> None:
+        self._put(line)
         try:
             self._write()
-        except OSError as error:
-            _log.warning("journal_unwritable", error=error.strerror)
+        except OSError:
+            self._waiting.pop()
+            self._planned_end -= len(line)
+            raise
+
+    def _write_if_possible(self) -> None:
+        with suppress(OSError):
+            self._write()
 
     def _write(self) -> None:
-        lines = b"".join([_line(record) for record in self._waiting])
-        if self._is_torn:
-            lines = b"\n" + lines
-        self._is_failing = True
-        written = os.write(self._fd, lines)
-        self._size += written
-        self._is_torn = written != len(lines)
-        if self._is_torn:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._is_failing = False
+        """All that waits. What a failed write has torn is overwritten by the next one."""
+        lines = b"".join(self._waiting)
+        try:
+            if os.pwrite(self._fd, lines, self._end) != len(lines):
+                raise disk_full_error()
+        except OSError as error:
+            self.trouble = error
+            raise
+        self._end += len(lines)
         self._waiting.clear()
 
     @property
     def is_empty(self) -> bool:
-        return self._size == 0
+        return self._end == 0
 
     @property
     def needs_compaction(self) -> bool:
-        return self._size > COMPACT_AT_BYTES
+        return self._end > COMPACT_AT_BYTES
 
     def compact(self, records: Iterable[JournalRecord]) -> None:
         """Rewrite the file with these records alone. After a crash, or OSError, the old file is still there."""
-        fresh = self._path.with_suffix(".fresh")
+        fresh = self.path.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
         fd = _open(fresh)
-        with on_failure(os.close, fd):
-            size = _write_all(fd, records)
-            fresh.replace(self._path)
+        with on_failure(_discard, fd, fresh):
+            end, open_jobs = _write_all(fd, records)
+            reserved = end + open_jobs * JOB_RESERVE_BYTES
+            if reserved > end:
+                reserve_space(fd, end, reserved - end)
+            fresh.replace(self.path)
         os.close(self._fd)
-        self._fd, self._size, self._is_torn, self._is_failing = fd, size, False, False
+        self._fd, self._end, self._planned_end, self._reserved = fd, end, end, reserved
+        self._open_jobs = open_jobs
         self._waiting.clear()
 
     def close(self) -> None:
         """What is appended later fails, even if another file has this descriptor's number by then."""
         self._end_tick()
+        os.ftruncate(self._fd, self._end)
         os.close(self._fd)
         self._fd = -1
 
 
+def _discard(fd: int, path: Path) -> None:
+    os.close(fd)
+    path.unlink(missing_ok=True)
+
+
 def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _write_all(fd: int, records: Iterable[JournalRecord]) -> int:
+def _write_all(fd: int, records: Iterable[JournalRecord]) -> tuple[int, int]:
+    """How long the file is then, and how many of them are open jobs."""
+    open_jobs = 0
     with os.fdopen(fd, "wb", closefd=False) as file:
-        file.writelines(map(_line, records))
-    return os.fstat(fd).st_size
+        for record in records:
+            open_jobs += isinstance(record, OpenedJob)
+            file.write(_line(record))
+    return os.fstat(fd).st_size, open_jobs
 
 
 def _line(record: JournalRecord) -> bytes:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import InternalError, StoreUnavailable, UnbalancedEntry
+from sparewatt.core.errors import DiskFull, InternalError, StoreUnavailable, UnbalancedEntry
 from sparewatt.core.ids import AccountId, MatchId
 from sparewatt.core.log import Logger
 from sparewatt.core.money import Nano
@@ -33,6 +34,7 @@ from sparewatt.ledger.model import (
     OpenedJob,
 )
 from sparewatt.ledger.rules import bill, job_row
+from sparewatt.machine.disk import is_disk_full
 from sparewatt.store.ledger import JobRow, LedgerStore
 
 _log = Logger("sparewatt.ledger")
@@ -191,10 +193,7 @@ class Ledger:
         try:
             self.journal.append(job)
         except OSError as error:
-            _log.warning("journal_unwritable", error=error.strerror)
-            raise StoreUnavailable(
-                "This gateway cannot write its journal. Try again.", retry_after_s=RETRY_AFTER_S
-            ) from None
+            raise _journal_error(error) from None
         self._open[job.id] = job
 
     def close(self, closed: ClosedJob, hold: Hold, billed: Bill | None = None) -> Bill:
@@ -214,15 +213,25 @@ class Ledger:
         return billed
 
     def note_progress(self, delivered: Mapping[MatchId, tuple[Delivery, ...]]) -> None:
-        """Journal what open jobs have delivered by now."""
+        """Journal what open jobs have delivered by now.
+
+        If there is no room, a crash settles them at what was noted before.
+        """
         progress = {job_id: now for job_id, now in delivered.items() if job_id in self._open}
-        if not progress:
+        if progress:
+            self._delivered |= progress
+            with suppress(OSError):
+                self.journal.append(DeliveryProgress(progress))
+
+    def note_complete(self, job_id: MatchId, deliveries: tuple[Delivery, ...]) -> None:
+        """Journal a whole answer before its client has the end of it. If this raises, the client must not get it."""
+        if job_id not in self._open:
             return
-        self._delivered |= progress
+        self._delivered[job_id] = deliveries
         try:
-            self.journal.append(DeliveryProgress(progress))
+            self.journal.append_final(DeliveryProgress({job_id: deliveries}))
         except OSError as error:
-            _log.warning("journal_unwritable", error=error.strerror)
+            raise _journal_error(error) from None
 
     # in the background
 
@@ -271,10 +280,8 @@ class Ledger:
         """If the journal cannot be rewritten it stays as it was: longer, and still right."""
         if self.journal.is_empty:
             return
-        try:
+        with suppress(OSError):
             self.journal.compact(self._live_records())
-        except OSError as error:
-            _log.warning("journal_unwritable", error=error.strerror)
 
     def _live_records(self) -> list[JournalRecord]:
         settled = (each.closed for each in (*self._posting, *self._closed))
@@ -321,3 +328,12 @@ class Ledger:
         await self.books.drop_slices(self.instance)
         self._compact_journal()
         return True
+
+
+def _journal_error(error: OSError) -> StoreUnavailable:
+    if is_disk_full(error):
+        return DiskFull(
+            "The disk of this gateway is full: it takes no new requests until there is room. Try again later.",
+            retry_after_s=RETRY_AFTER_S,
+        )
+    return StoreUnavailable("This gateway cannot write its journal. Try again later.", retry_after_s=RETRY_AFTER_S)

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import WebSocketError, web
 
 from sparewatt.core.errors import ProtocolViolation
-from sparewatt.link.sockets import BROKEN, CLOSE_S, NOT_BINARY, Socket
+from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, CLOSED_FOR, NOT_BINARY, Socket
 
 
 class AiohttpSocket(Socket):
@@ -58,7 +58,7 @@ class AiohttpSocket(Socket):
                 case aiohttp.WSMsgType.ERROR if isinstance(message.data, WebSocketError):
                     self._fail(ProtocolViolation(BROKEN), code=message.data.code)
                 case _:
-                    self._mark_lost()
+                    self._mark_lost(CLOSED_FOR.get(self._ws.close_code or 0, CLOSED))
         self._wake_sender.set()
 
     async def _send_all(self) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.errors import LinkFlooded, ProtocolViolation
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX, LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX
+from sparewatt.link.report_meter import REPORTS_PER_S, SPECS_WEIGHT, ReportMeter
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.protocol.link.frames import (
     FRAME_HEADER_BYTES,
@@ -46,6 +47,7 @@ _RTT_S_MAX = 600.0
 _STAMP = struct.Struct(">d")
 _DATA, _HEAD, _END, _FAIL = int(Opcode.DATA), int(Opcode.HEAD), int(Opcode.END), int(Opcode.FAIL)
 _LOAD, _PONG = int(Opcode.LOAD), int(Opcode.PONG)
+_REPORT_WEIGHTS = {_LOAD: 1, _PONG: 1, int(Opcode.SPECS): SPECS_WEIGHT}
 
 
 class StreamListener(Protocol):
@@ -117,6 +119,7 @@ class NodeLink:
         self._clock = clock
         self._streams: dict[int, JobStream] = {}
         self._last_number = 0
+        self._reports = ReportMeter(now_s=clock.now_s())
         self.credit_parts = LINK_CREDIT_PARTS
         self.is_lost = False
 
@@ -203,6 +206,8 @@ class NodeLink:
             stream.listener.on_fail(JobFailure(code="link_lost", message=why))
 
     def _receive_link_frame(self, op: int, payload: bytes) -> None:
+        if op in _REPORT_WEIGHTS and not self._reports.allows(_REPORT_WEIGHTS[op], now_s=self._clock.now_s()):
+            raise LinkFlooded(f"it sent more than {REPORTS_PER_S:.0f} reports a second")
         if op == _LOAD:
             self._observer.on_load(self.node_id, decode_load(payload))
         elif op == _PONG:

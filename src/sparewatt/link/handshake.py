@@ -8,9 +8,9 @@ decided afterwards, by the gateway.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
@@ -18,7 +18,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.core.versions import version_conflict
-from sparewatt.link.sockets import LINK_HANDSHAKE_S, Socket
+from sparewatt.link.sockets import LINK_FIRST_MESSAGE_S, LINK_HANDSHAKE_S, Socket
 from sparewatt.protocol.link.frames import (
     FRAME_HEADER_BYTES,
     PROTOCOL_VERSION,
@@ -54,25 +54,40 @@ class AuthenticatedNode:
 
     node_id: NodeId
     token: str | None
-    specs: NodeSpecs
+    proof: bytes = field(repr=False)
+    """With its report, checked. As it came: decoded it takes ten times the memory, and the database may be slow."""
     takes_names: bool = False
+
+    def read_specs(self) -> NodeSpecs:
+        return decode_message(self.proof, LinkProof).specs
 
 
 async def authenticate_node(
-    socket: Socket, *, hosts: Collection[str], gateway_version: str, rng: Rng
+    socket: Socket,
+    *,
+    hosts: Collection[str],
+    gateway_version: str,
+    rng: Rng,
+    on_hello: Callable[[NodeId], None] = lambda _node: None,
 ) -> AuthenticatedNode:
-    """The gateway's half. Raises JoinRefused with a message for the node, ProtocolViolation or LinkLost."""
+    """The gateway's half. Raises JoinRefused with a message for the node, ProtocolViolation or LinkLost.
+
+    `on_hello`: called with the node that the peer says to be, before it has proved that.
+    """
     async with _handshake_timeout():
-        hello = decode_message(await _receive(socket, Opcode.HELLO), Hello)
+        async with _handshake_timeout(LINK_FIRST_MESSAGE_S):
+            hello = decode_message(await _receive(socket, Opcode.HELLO), Hello)
         _check_hello(hello, hosts=hosts, gateway_version=gateway_version)
+        on_hello(NodeId(hello.node_id))
         nonce = rng.randbytes(32).hex()
         socket.send(encode_message(Opcode.CHALLENGE, Challenge(nonce=nonce, gateway_version=gateway_version)))
-        proof = decode_message(await _receive(socket, Opcode.PROOF), LinkProof)
+        proof = await _receive(socket, Opcode.PROOF)
     node_id = NodeId(hello.node_id)
     digest = challenge_digest(host=hello.host, node_id=node_id, gateway_nonce=nonce, node_nonce=hello.nonce)
-    if not _signed_by(node_id, digest, bytes.fromhex(proof.signature)):
+    signature = decode_message(proof, LinkProof).signature
+    if not _signed_by(node_id, digest, bytes.fromhex(signature)):
         raise JoinRefused(f"The signature does not belong to node {node_id}.", reason="bad_signature")
-    return AuthenticatedNode(node_id=node_id, token=hello.token, specs=proof.specs, takes_names=hello.takes_names)
+    return AuthenticatedNode(node_id=node_id, token=hello.token, proof=proof, takes_names=hello.takes_names)
 
 
 async def authenticate_to_gateway(
@@ -122,9 +137,9 @@ def _signed_by(node_id: NodeId, digest: bytes, signature: bytes) -> bool:
 
 
 @asynccontextmanager
-async def _handshake_timeout() -> AsyncIterator[None]:
+async def _handshake_timeout(seconds: float | None = None) -> AsyncIterator[None]:
     try:
-        async with asyncio.timeout(LINK_HANDSHAKE_S):
+        async with asyncio.timeout(LINK_HANDSHAKE_S if seconds is None else seconds):
             yield
     except TimeoutError:
         raise LinkLost("the other end did not finish the handshake in time") from None

@@ -34,7 +34,16 @@ from sparewatt.core.cleanup import on_failure
 from sparewatt.core.errors import LinkLost, ProtocolViolation
 from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.limits import KIB, LINK_MESSAGE_BYTES_MAX
-from sparewatt.link.sockets import BROKEN, CLOSE_S, CLOSED, LINK_BATCH_BYTES, LINK_HANDSHAKE_S, NOT_BINARY, Socket
+from sparewatt.link.sockets import (
+    BROKEN,
+    CLOSE_S,
+    CLOSED,
+    CLOSED_FOR,
+    LINK_BATCH_BYTES,
+    LINK_HANDSHAKE_S,
+    NOT_BINARY,
+    Socket,
+)
 
 _LOG = logging.getLogger("sparewatt.picows")
 _LOG.setLevel(logging.CRITICAL)  # picows would log every connection and parse error, which `on_lost` reports already
@@ -43,6 +52,7 @@ LINK_READ_BUFFER_BYTES = 4 * KIB
 _HEADER_BYTES_MAX = 14
 _COPIED_BYTES_MAX = 8192
 """picows passes a longer message on uncopied, behind a header whose memory its next frame overwrites."""
+_CLOSE_CODE_BYTES = 2
 _HAPPY_EYEBALLS_S = 0.25
 _UPGRADE = re.compile(rb"^connection:[^\r\n]*\bupgrade\b[^\r\n]*", re.IGNORECASE | re.MULTILINE)
 _BINARY = WSMsgType.BINARY
@@ -134,7 +144,8 @@ class PicowsSocket(Socket, WSListener):
             if not self.is_paused:  # a peer that pings and reads nothing must not fill our memory
                 transport.send_pong(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
-            self._answer_close(transport)
+            code = int.from_bytes(frame.get_payload_as_bytes()[:_CLOSE_CODE_BYTES], "big")
+            self._answer_close(transport, why=CLOSED_FOR.get(code, CLOSED))
         elif kind == WSMsgType.TEXT:
             self._fail(ProtocolViolation(NOT_BINARY), code=1003)
         elif kind != WSMsgType.PONG:
@@ -173,10 +184,10 @@ class PicowsSocket(Socket, WSListener):
         if is_close:
             self._answer_close(transport)
 
-    def _answer_close(self, transport: WSTransport) -> None:
+    def _answer_close(self, transport: WSTransport, *, why: str = CLOSED) -> None:
         if not transport.is_close_frame_sent:
             transport.send_close(WSCloseCode.OK)
-        self._mark_lost()
+        self._mark_lost(why)
         transport.disconnect()
         if self._close_timer is None:
             self._close_timer = asyncio.get_running_loop().call_later(CLOSE_S, self._abort)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from sparewatt.core.errors import LinkError, LinkLost, ProtocolViolation
+from sparewatt.core.errors import LinkError, LinkFlooded, LinkLost, ProtocolViolation
 from sparewatt.core.limits import KIB, MIB
 
 LINK_BATCH_BYTES = 16 * KIB
@@ -21,6 +21,8 @@ of work, also for tokens with twenty logprobs each.
 """
 LINK_HANDSHAKE_S = 10.0
 """From opening the socket to a verified signature."""
+LINK_FIRST_MESSAGE_S = 2.0
+"""From opening the socket to the first message, which a node sends at once."""
 LINK_EARLY_BYTES_MAX = 2 * MIB
 """Messages buffered before they are received one by one: those of the handshake are far shorter."""
 CLOSE_S = 2.0
@@ -29,6 +31,10 @@ _MESSAGE_OVERHEAD_BYTES = 128
 """Counted for each early message, so that empty ones are bounded too."""
 
 CLOSED = "the other end closed the socket"
+CLOSE_FLOODED = 1008
+"""The close code for a peer that sends more than it may: WebSocket's `policy violation`."""
+CLOSED_FOR = {CLOSE_FLOODED: "the other end closed the socket: too many reports were sent to it"}
+"""What a close code of the peer means, where it says more than that it is over."""
 BROKEN = "it broke the WebSocket protocol"
 NOT_BINARY = "the link carries binary messages only"
 
@@ -138,7 +144,7 @@ class Socket(abc.ABC):
 
     def _on_listener_error(self, error: Exception) -> None:
         if isinstance(error, ProtocolViolation):
-            self._fail(error)
+            self._fail(error, code=CLOSE_FLOODED if isinstance(error, LinkFlooded) else 1002)
             return
         self._fail(LinkLost("an internal error at this end"), code=1011)
         context = {"message": "an error in what a link received", "exception": error}

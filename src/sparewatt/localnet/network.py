@@ -15,8 +15,9 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,6 +30,7 @@ from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.localnet.bootstrap import bootstrap_database
 from sparewatt.localnet.chain import DeployedChain, LocalChain, plan_chain
+from sparewatt.localnet.health_watch import watch_health
 from sparewatt.localnet.nodes import LocalNode, engine_argv, local_nodes, node_argv
 from sparewatt.localnet.setup_commands import SetupRunner, build_dashboard
 from sparewatt.machine.backoff import Notify, in_background
@@ -121,8 +123,9 @@ async def run_network(
             if info is not None:
                 _write_info(info, ready_file)
                 on_ready(info, ready_file)
-                await _add_chain(info, ready_file, chain, stop)
-                await stop.wait()
+                async with in_background(watch_health(partial(_readiness, info), notify)):
+                    await _add_chain(info, ready_file, chain, stop)
+                    await stop.wait()
             ready_file.unlink(missing_ok=True)
             notify("Stopping …")
 
@@ -319,14 +322,26 @@ def _metrics_url(data: Path) -> str | None:
         return None
 
 
+async def _readiness(info: LocalnetInfo) -> dict[str, Any]:
+    """From the metrics port if there is one, which says more."""
+    root = info.metrics_url.removesuffix("/metrics") if info.metrics_url else info.dashboard_url.rstrip("/")
+    return await _get_json(f"{root}/readyz")
+
+
 async def _get_json(url: str) -> dict[str, Any]:
-    """From our own gateway; empty if it does not answer."""
+    """From our own gateway, whatever the status; empty if it does not answer."""
 
     def get() -> dict[str, Any]:
+        body: dict[str, Any]
         try:
             with urllib.request.urlopen(url, timeout=2) as reply:  # noqa: S310 (our own loopback address)
-                body: dict[str, Any] = json.load(reply)
+                body = json.load(reply)
                 return body
+        except urllib.error.HTTPError as error:
+            with error, suppress(OSError, ValueError):
+                body = json.load(error)
+                return body
+            return {}
         except (urllib.error.URLError, OSError, ValueError):
             return {}
 
@@ -346,5 +361,7 @@ def find_weights() -> Path:
 
 
 def describe_exit(ended: ChildExit) -> str:
+    if ended.was_hung:
+        return f"{ended.name} did not answer and was killed; starting it again in {ended.restart_in_s:.1f} s."
     how = "could not be started" if ended.returncode is None else f"ended with status {ended.returncode}"
     return f"{ended.name} {how}; starting it again in {ended.restart_in_s:.1f} s."

@@ -68,14 +68,18 @@ async def restarting(service: Service, *, name: str, clock: Clock, rng: Rng, not
 
 
 async def _restart_on_exit(service: Service, *, name: str, clock: Clock, rng: Rng, notify: Notify) -> None:
-    backoff = Backoff(rng)
+    backoff, failure = Backoff(rng), ""
     while True:
         started_s = clock.now_s()
         status = await service.wait()
         delay_s = backoff.next_delay_s(uptime_s=clock.now_s() - started_s)
-        notify(f"{name} ended with status {status}; starting it again in {delay_s:.1f} s.")
+        if not failure:
+            notify(f"{name} ended with status {status}; starting it again in {delay_s:.1f} s.")
         await sleep_until(clock, clock.now_s() + delay_s)
         try:
             await service.start()
+            failure = ""
         except StartupError as error:
-            notify(error.message)
+            if error.message != failure:  # a full disk is reported once, however often a start is tried
+                notify(error.message)
+            failure = error.message

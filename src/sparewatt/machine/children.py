@@ -1,7 +1,8 @@
 """A supervisor of child processes: starts them in order, restarts crashed ones, stops each before what it needs.
 
-A child that was ready once is restarted without limit, with exponential back-off, and every exit is reported. A child
-that does not become ready the first time is a configuration error: `start` raises.
+A child that was ready once is restarted without limit, with exponential back-off, and every exit is reported. One that
+hangs is killed and restarted (a watchdog, where the child can be asked). A child that does not become ready the first
+time is a configuration error: `start` raises.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ from sparewatt.machine.spawn import KILLED_WITHIN_S, exits_within, kill_group, r
 READY_POLL_S = 0.05
 READY_CHECK_S = 5.0
 """A ready check that takes longer counts as failed."""
+WATCH_EVERY_S = 0.5
+HUNG_AFTER_S = 3.0
+"""A child that does not answer for this long hangs."""
+LAST_CHANCE_S = 0.3
+"""Then it is asked once more: if it was this process that stood still, the child answers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class ChildSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     is_ready: Callable[[], Awaitable[bool]] | None = None
     ready_timeout_s: float = 30.0
+    is_alive: Callable[[], Awaitable[bool]] | None = None
+    """Asks the child for a sign of life, once it is ready; None: it is not watched."""
     drain_s: float = DRAIN_S
     needs: frozenset[str] | None = None
     """Names of earlier children that must be stopped after it; None: all of them."""
@@ -57,6 +65,8 @@ class ChildExit:
     returncode: int | None
     uptime_s: float
     restart_in_s: float
+    was_hung: bool = False
+    """It did not answer, and was killed."""
 
 
 class Supervisor:
@@ -131,6 +141,7 @@ class _SupervisedChild:
         self._clock = clock
         self._backoff = backoff
         self._on_exit = on_exit
+        self._was_hung = False
 
     def depends_on(self, earlier: _SupervisedChild) -> bool:
         return self.spec.needs is None or earlier.spec.name in self.spec.needs
@@ -165,15 +176,28 @@ class _SupervisedChild:
 
     async def _run_to_exit(self, process: Process) -> None:
         self.pid = process.pid
+        self._was_hung = False
         try:
             if await self._becomes_ready(process):
-                await self._wait_unless_stopped(process.wait())
+                await self._wait_unless_stopped(self._exits_or_hangs(process))
+            if self._was_hung and not self.stop_requested.is_set():
+                kill_group(process)
             await stop_process(process, steps=((signal.SIGTERM, self.spec.drain_s),))
         finally:
             self.pid = None
             if process.returncode is None:  # this task was cancelled; later the pid may belong to another process
                 kill_group(process)
                 await exits_within(process, KILLED_WITHIN_S)
+
+    async def _exits_or_hangs(self, process: Process) -> None:
+        is_alive = self.spec.is_alive
+        if is_alive is None:
+            await process.wait()
+            return
+        while not await exits_within(process, WATCH_EVERY_S):
+            if not await _answers(is_alive, HUNG_AFTER_S) and not await _answers(is_alive, LAST_CHANCE_S):
+                self._was_hung = process.returncode is None
+                return
 
     async def _becomes_ready(self, process: Process) -> bool:
         deadline_s = self._clock.now_s() + self.spec.ready_timeout_s
@@ -205,7 +229,16 @@ class _SupervisedChild:
     async def _report_and_back_off(self, process: Process | None, *, uptime_s: float) -> None:
         pid, returncode = (None, None) if process is None else (process.pid, process.returncode)
         delay_s = self._backoff.next_delay_s(uptime_s=uptime_s)
-        self._on_exit(ChildExit(self.spec.name, pid, returncode, uptime_s=uptime_s, restart_in_s=delay_s))
+        self._on_exit(
+            ChildExit(
+                self.spec.name,
+                pid,
+                returncode,
+                uptime_s=uptime_s,
+                restart_in_s=delay_s,
+                was_hung=process is not None and self._was_hung,
+            )
+        )
         await self._wait_unless_stopped(sleep_until(self._clock, self._clock.now_s() + delay_s))
 
     async def _wait_unless_stopped(self, other: Coroutine[None, None, object]) -> None:
@@ -216,3 +249,11 @@ class _SupervisedChild:
         finally:
             for task in tasks:
                 task.cancel()
+
+
+async def _answers(is_alive: Callable[[], Awaitable[bool]], within_s: float) -> bool:
+    """Whether the child gives a sign of life. One whose port is closed has ended, or is about to."""
+    with contextlib.suppress(OSError):  # TimeoutError is one
+        async with asyncio.timeout(within_s):
+            return await is_alive()
+    return False

@@ -49,6 +49,7 @@ async def run_node(settings: NodeSettings, *, notify: Callable[[str], None]) -> 
     if settings.backend_url is not None:
         check_backend_url(settings.backend_url)
     settings.owner_facts()  # raises for a fact that makes no sense, before anything is started
+    settings.fetch_hosts()
     os.environ.pop(TOKEN_ENV, None)  # already read; a model server that we start must not inherit it
     with DataDir(settings.data_dir):  # locked: two agents with one key would replace each other's link for ever
         await _run_in_data_dir(settings, notify=notify)

@@ -21,6 +21,8 @@ from sparewatt.core.limits import DRAIN_S
 from sparewatt.link.websocket_library import WebSocketLibrary
 from sparewatt.machine.data_dir import write_private
 from sparewatt.node.facts.owner_facts import AUTO_FACTS, OwnerFacts, parse_owner_facts
+from sparewatt.protocol.link.node_report import FETCH_HOSTS_MAX
+from sparewatt.protocol.openai.media import HOST
 
 SAVED_SETTINGS_FILE = "terms.json"
 REGION_DEFAULT = "local"
@@ -29,6 +31,8 @@ PRICE_FIELDS = ("hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok")
 SERVING_FIELDS = ("backend_url", "serve", "serve_as", "serve_slots", "server_facts")
 AUTO_BACKEND = "auto"
 """As `backend_url`: ignore the saved server, and look for one."""
+NO_HOSTS = "none"
+"""As `allow_fetch_hosts`: forget the saved ones."""
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
@@ -54,6 +58,8 @@ class NodeSettings:
     """Tokens of context for each answer."""
     server_facts: str | None = None
     """What the owner states about the model server, as in `slots=64 kv-tokens=35000`."""
+    allow_fetch_hosts: str | None = None
+    """Hosts from which this node may fetch pictures that requests name by address, separated by spaces."""
     name: str | None = None
     region: str = REGION_DEFAULT
     gpu: str | None = None
@@ -80,6 +86,15 @@ class NodeSettings:
             return facts
         return dataclasses.replace(facts, kv_tokens=self.serve_slots * self.serve_context)
 
+    def fetch_hosts(self) -> tuple[str, ...]:
+        """Raises StartupError for what is no host name."""
+        hosts = tuple(dict.fromkeys((self.allow_fetch_hosts or "").lower().split()))
+        wrong = [host for host in hosts if not HOST.fullmatch(host)]
+        if wrong or len(hosts) > FETCH_HOSTS_MAX:
+            what = f"{wrong[0]!r} is no host" if wrong else f"{len(hosts)} hosts are more than {FETCH_HOSTS_MAX}"
+            raise StartupError(f"{what}. --allow-fetch-host takes a public DNS name, as images.example.org.")
+        return hosts
+
 
 _DEFAULTS = {setting.name: setting.default for setting in dataclasses.fields(NodeSettings)}
 
@@ -98,6 +113,7 @@ class SavedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     serve_as: str | None = None
     serve_slots: int | None = None
     server_facts: str | None = None
+    allow_fetch_hosts: str | None = None
 
     def serves(self) -> str | None:
         """What a join without flags would serve with; None is any server that it finds."""
@@ -127,6 +143,8 @@ def merge_saved_settings(given: Mapping[str, Any], saved: SavedSettings) -> dict
         del values["backend_url"]
     if values.get("server_facts") == AUTO_FACTS:
         del values["server_facts"]
+    if values.get("allow_fetch_hosts") == NO_HOSTS:
+        del values["allow_fetch_hosts"]
     return values
 
 

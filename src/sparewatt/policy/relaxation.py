@@ -45,8 +45,12 @@ def check_node(policy: Policy, models: Sequence[NodeFacts]) -> str | None:
 
 def funnel(policy: Policy, nodes: Sequence[Sequence[NodeFacts]]) -> list[FilterCount]:
     """How many nodes each filter of the policy dropped, in order. A node is the facts of its models."""
-    dropped = Counter(check_node(policy, models) for models in nodes)
-    left, steps = len(nodes), []
+    return count_dropped(policy, Counter(check_node(policy, models) for models in nodes))
+
+
+def count_dropped(policy: Policy, dropped: Counter[str | None]) -> list[FilterCount]:
+    """The same from what `check_node` said of each node."""
+    left, steps = dropped.total(), []
     for name in _filters(policy):
         left -= dropped[name]
         steps.append(FilterCount(name, dropped[name], left))

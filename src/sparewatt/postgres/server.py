@@ -25,9 +25,11 @@ import asyncpg
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
+from sparewatt.core.limits import MIB
 from sparewatt.core.rng import Rng
 from sparewatt.machine.backoff import Notify, restarting
 from sparewatt.machine.data_dir import DataDir, fsync_dir, make_private_dir
+from sparewatt.machine.disk import free_bytes
 from sparewatt.machine.spawn import exits_within, kill_group, open_log, read_tail, spawn, stop_process
 from sparewatt.postgres.binaries import PostgresBinaries, find_binaries
 from sparewatt.postgres.os_account import OsAccount, choose_os_account
@@ -55,6 +57,9 @@ READY_S = 120.0
 
 PREDECESSOR_S = 20.0
 """How long the processes of a killed server may take to release its shared memory."""
+
+DISK_BYTES_MIN = 32 * MIB
+"""A segment of its write-ahead log takes 16 MiB, and it makes the next one ahead of time."""
 
 CONNECT_S = 10.0
 POLL_S = 0.01
@@ -241,8 +246,17 @@ class _Launcher:
             tail = read_tail(self.log_path, since=log_bytes)
             may_retry = asyncio.get_running_loop().time() < deadline_s
             if not (may_retry and any(text in tail for text in _STILL_IN_USE)):
-                raise StartupError(f"PostgreSQL does not start. The end of {self.log_path}:\n{tail}")
+                raise self._start_error(tail)
             await asyncio.sleep(RETRY_S)
+
+    def _start_error(self, tail: str) -> StartupError:
+        """On a full disk the server cannot write its log either, so the disk is asked."""
+        if free_bytes(self.home) < DISK_BYTES_MIN:
+            return StartupError(
+                f"The disk is full: PostgreSQL cannot write in {self.data}. Make room there; "
+                "a network that runs starts it again by itself."
+            )
+        return StartupError(f"PostgreSQL does not start. The end of {self.log_path}:\n{tail}")
 
     async def _create_cluster(self) -> None:
         """Initialise it under another name and rename it, so that `data` is complete or absent."""

@@ -6,6 +6,7 @@ Everything is drawn from one seed, by the tables in `tables/`.
 from __future__ import annotations
 
 import csv
+import enum
 import math
 import random
 import re
@@ -72,6 +73,25 @@ class SimModel:
         return float(named[1]) * 1e9 if named else self.active_params
 
 
+HOSTILE_CLAIMS = 200.0
+"""Times its speed that a hostile node claims: by far the fastest of the fleet."""
+
+
+class Hostility(enum.Enum):
+    """What a hostile node does with the jobs that its claims bring it."""
+
+    REFUSES = "refuses"
+    """It says of every request that it is at fault."""
+    SILENT = "silent"
+    """It never answers."""
+    STALLS = "stalls"
+    """It sends a first token at once, and then nothing."""
+    NONSENSE = "nonsense"
+    """It answers at once, and the answers are worthless."""
+    SLEEPER = "sleeper"
+    """It serves its first jobs as it should, and refuses all others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """What is true about one simulated machine; gateways know only its reports."""
@@ -93,6 +113,11 @@ class Site:
     is_malformed: bool = False
     """Of those, one whose answers are not even well-formed."""
     fail_share: float = 0.0
+    is_known: bool = True
+    """Whether the network had timed it before the simulation begins; else it is a newcomer."""
+    hostility: Hostility | None = None
+    is_absent: bool = False
+    """It never comes: for the same fleet without some of its nodes."""
     server: str = "vllm"
     slots: int = SLOTS["vllm"][0]
     prefix_ram_bytes: float = 0.0
@@ -134,6 +159,8 @@ class FaultRates:
     liars: float = 0.0
     garbage: float = 0.0
     flaky: float = 0.0
+    hostile: float = 0.0
+    absent: float = 0.0
     mtbf_s: float = MTBF_S
 
 
@@ -217,7 +244,14 @@ def _with_faults(sites: list[Site], faults: FaultRates, *, seed: int) -> tuple[S
     """The same fleet with faults in some nodes. All other draws are unchanged, so that runs can be compared."""
     order = random.Random(f"faults {seed}").sample(range(len(sites)), len(sites))
     changes: list[Callable[[Site], Site]] = []
-    for share, fault in ((faults.liars, _liar), (faults.garbage, _cheater), (faults.flaky, _flaky)):
+    shares = (
+        (faults.liars, _liar),
+        (faults.garbage, _cheater),
+        (faults.flaky, _flaky),
+        (faults.hostile, _hostile),
+        (faults.absent, _absent),
+    )
+    for share, fault in shares:
         changes += [fault] * round(share * len(sites))
     for number, change in zip(order, changes, strict=False):
         sites[number] = change(sites[number])
@@ -225,7 +259,7 @@ def _with_faults(sites: list[Site], faults: FaultRates, *, seed: int) -> tuple[S
 
 
 def _liar(site: Site) -> Site:
-    return replace(site, claims=LIE)
+    return replace(site, claims=LIE, is_known=False)
 
 
 def _cheater(site: Site) -> Site:
@@ -235,6 +269,16 @@ def _cheater(site: Site) -> Site:
 
 def _flaky(site: Site) -> Site:
     return replace(site, fail_share=FLAKY_FAILS)
+
+
+def _hostile(site: Site) -> Site:
+    """A newcomer that claims to be by far the fastest, and to cost nothing."""
+    way = tuple(Hostility)[site.number % len(Hostility)]
+    return replace(site, hostility=way, claims=HOSTILE_CLAIMS, usd_per_hour=0.0, is_known=False)
+
+
+def _absent(site: Site) -> Site:
+    return replace(site, is_absent=True)
 
 
 def _make_site(

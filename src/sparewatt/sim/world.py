@@ -18,7 +18,7 @@ from sparewatt.inference.dispatch.node_selection import RETRY_AFTER_S
 from sparewatt.inference.dispatch.reply import StreamReply
 from sparewatt.sim.fleet.machine import NEVER, MachineCallbacks, SimMachine
 from sparewatt.sim.fleet.node import SimNode
-from sparewatt.sim.scenario import MTTR_S, Scenario
+from sparewatt.sim.scenario import MTTR_S, Hostility, Scenario
 from sparewatt.sim.traffic import SimJob
 
 NOTICE_LOST_S = 5.0
@@ -27,6 +27,13 @@ NOTICE_DEAD_S = 2.0
 """Delay until the gateway notices that a job was sent to a dead machine."""
 GIVE_UP_S = 300.0
 """How long a client retries."""
+FIRST_TOKEN_FACTOR, FIRST_TOKEN_LEAST_S = 4.0, 2.0
+"""As in dispatch: how long the gateway waits for a first token, by what it predicted."""
+STALL_S = 3.0
+"""Silence in an answer after which another node continues it."""
+SLEEPER_JOBS = 10
+"""Jobs that a sleeper serves before it shows what it is."""
+NONSENSE_S = 0.1
 MALFORMED_REPLY = b"data: lorem ipsum\n\n"
 """The reply of a node with malformed answers."""
 
@@ -91,8 +98,13 @@ class World:
         self.outcomes: Counter[str] = Counter()
         self.open_jobs = 0
         self.scheduler: Scheduler | None = None
-        for site in range(len(self.machines)):
-            self._plan_death(site)
+        self._slept: Counter[int] = Counter()
+        """Jobs that each sleeper has served."""
+        for site, machine in enumerate(self.machines):
+            if machine.site.is_absent:
+                machine.die(0.0)
+            else:
+                self._plan_death(site)
 
     # time
 
@@ -162,6 +174,8 @@ class World:
         self._scheduler.on_arrived(job, site)
         if not machine.alive:
             self.call_at(self.now_s + NOTICE_DEAD_S, self._lost, job)
+        elif (way := self._hostility(site)) is not None:
+            self._harm(job, site, way)
         elif (late_s := self.nodes[site].late_ttft_s(job, self.now_s)) is not None:
             job.refusals += 1
             job.attempts -= 1
@@ -174,6 +188,32 @@ class World:
             self.nodes[site].begin(job, self.now_s)
             machine.accept(job, self.now_s)
             self._reschedule(site)
+
+    def _hostility(self, site: int) -> Hostility | None:
+        """What a hostile node does now; None while it does what it should."""
+        way = self.scenario.sites[site].hostility
+        if way is Hostility.SLEEPER:
+            self._slept[site] += 1
+            return None if self._slept[site] <= SLEEPER_JOBS else Hostility.REFUSES
+        return way
+
+    def _harm(self, job: SimJob, site: int, way: Hostility) -> None:
+        back_s = self._rtt_s[job.gateway][site] / 2
+        self.outcomes[way.value] += 1
+        if way is Hostility.SILENT:
+            deadline_s = max(FIRST_TOKEN_LEAST_S, FIRST_TOKEN_FACTOR * (job.predicted_ttft_s or 0.0))
+            self.call_at(max(self.now_s, job.sent_s + deadline_s), self._lost, job)
+        elif way is Hostility.STALLS:
+            job.first_token_s = self.now_s + back_s
+            self._scheduler.on_first_token(job, self.now_s)
+            self.call_at(job.first_token_s + STALL_S, self._lost, job)
+        elif way is Hostility.NONSENSE:
+            job.first_token_s, job.is_nonsense = self.now_s + back_s, True
+            job.finished_s = self.now_s + NONSENSE_S + back_s
+            self._scheduler.on_first_token(job, self.now_s)
+            self.call_at(job.finished_s, self._done, job, self._scheduler.report(job.gateway, site, self.now_s))
+        else:
+            self.call_at(self.now_s + back_s, self._lost, job)
 
     def _refused(self, job: SimJob, report: Any) -> None:
         self._scheduler.on_end(job, self.now_s, end=AttemptEnd.REFUSED, report=report)

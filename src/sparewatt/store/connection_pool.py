@@ -1,7 +1,7 @@
 """The connection pool to Postgres, and the named SQL statements that run on it.
 
 Statements are read once from queries/*.sql, where each begins with a line `-- name: some_name`. While the database is
-away, asyncpg's errors become StoreUnavailable.
+away, asyncpg's errors become StoreUnavailable, and DiskFull if that is the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from sparewatt.core.cleanup import on_failure
-from sparewatt.core.errors import StartupError, StoreUnavailable
+from sparewatt.core.errors import DiskFull, StartupError, StoreUnavailable
 from sparewatt.store.migrations import PgConnection, migrate
 
 CONNECT_S = 10.0
@@ -56,24 +56,19 @@ def sql(name: str) -> str:
     return _statements()[name]
 
 
-@contextmanager
-def _translate_errors() -> Iterator[None]:
-    try:
-        yield
-    except _UNAVAILABLE:
-        raise StoreUnavailable(
-            "The network's database is away. Answers still work; try this again in a moment.",
-            retry_after_s=RETRY_AFTER_S,
-        ) from None
-
-
 class ConnectionPool:
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], is_disk_low: Callable[[], bool]) -> None:
         self._pool = pool
+        self._is_disk_low = is_disk_low
+        self._was_disk_full = False
 
     @classmethod
-    async def connect(cls, dsn: str) -> ConnectionPool:
-        """Connect and bring the schema up to date. Raises StartupError with what to check."""
+    async def connect(cls, dsn: str, *, is_disk_low: Callable[[], bool] = lambda: False) -> ConnectionPool:
+        """Connect and bring the schema up to date. Raises StartupError with what to check.
+
+        `is_disk_low`: whether a server on this machine has no room for its files. One that stopped because of that only
+        refuses connections, and cannot say why.
+        """
         try:
             async with asyncio.timeout(CONNECT_S):
                 pool = await asyncpg.create_pool(dsn, min_size=1, max_size=8, command_timeout=COMMAND_S)
@@ -87,7 +82,29 @@ class ConnectionPool:
                     await migrate(connection)
             except TimeoutError:
                 raise StartupError("Another process has been changing the database's schema for too long.") from None
-        return cls(pool)
+        return cls(pool, is_disk_low)
+
+    def take_disk_full(self) -> bool:
+        """Whether Postgres has said since the last call that its disk is full."""
+        was_full, self._was_disk_full = self._was_disk_full, False
+        return was_full
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _UNAVAILABLE as error:
+            is_reported = isinstance(error, asyncpg.DiskFullError)
+            self._was_disk_full = self._was_disk_full or is_reported
+            if is_reported or self._is_disk_low():
+                raise DiskFull(
+                    "The disk of the network's database is full: nothing new can be stored until there is room.",
+                    retry_after_s=RETRY_AFTER_S,
+                ) from None
+            raise StoreUnavailable(
+                "The network's database is away. Answers still work; try this again in a moment.",
+                retry_after_s=RETRY_AFTER_S,
+            ) from None
 
     async def close(self) -> None:
         try:
@@ -97,7 +114,7 @@ class ConnectionPool:
             self._pool.terminate()
 
     async def rows(self, name: str, *values: object) -> list[asyncpg.Record]:
-        with _translate_errors():
+        with self._translate_errors():
             return await self._pool.fetch(sql(name), *values)
 
     async def rows_as(self, make: Callable[..., _T], name: str, *values: object) -> list[_T]:
@@ -105,7 +122,7 @@ class ConnectionPool:
         return [make(**row) for row in await self.rows(name, *values)]
 
     async def row(self, name: str, *values: object) -> asyncpg.Record | None:
-        with _translate_errors():
+        with self._translate_errors():
             return await self._pool.fetchrow(sql(name), *values)
 
     async def row_as(self, make: Callable[..., _T], name: str, *values: object) -> _T | None:
@@ -113,17 +130,17 @@ class ConnectionPool:
         return None if row is None else make(**row)
 
     async def value(self, name: str, *values: object) -> Any:
-        with _translate_errors():
+        with self._translate_errors():
             return await self._pool.fetchval(sql(name), *values)
 
     async def execute(self, name: str, *values: object) -> None:
-        with _translate_errors():
+        with self._translate_errors():
             await self._pool.execute(sql(name), *values)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PgConnection]:
         """All or nothing. Rolled back if the block raises."""
-        with _translate_errors():
+        with self._translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 yield connection
 

@@ -19,10 +19,12 @@ from sparewatt.store.accounts import AccountStore, Role
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.chain_requests import ChainRequestStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
+from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
+from sparewatt.store.node_timings import NodeTimingStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.power import PowerStore
 from sparewatt.store.responses import ResponseStore
@@ -75,6 +77,8 @@ class StoredNode:
     account_id: AccountId
     specs: NodeSpecs | None
     last_seen_unix_s: float | None
+    has_served: bool
+    """Whether it ever finished a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +102,27 @@ class Database:
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)
         self.node_results = NodeResultStore(pool)
+        self.node_timings = NodeTimingStore(pool)
+        self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
         self.power = PowerStore(pool)
         self.responses = ResponseStore(pool)
         self.statements = StatementStore(pool)
 
     @classmethod
-    async def connect(cls, dsn: str) -> Database:
-        """Connect and bring the schema up to date. Raises StartupError with what to check."""
-        return cls(await ConnectionPool.connect(dsn))
+    async def connect(cls, dsn: str, *, is_disk_low: Callable[[], bool] = lambda: False) -> Database:
+        """Connect and bring the schema up to date. Raises StartupError with what to check.
+
+        `is_disk_low`: whether a server on this machine has no room for its files.
+        """
+        return cls(await ConnectionPool.connect(dsn, is_disk_low=is_disk_low))
+
+    async def ping(self) -> None:
+        await self._pool.execute("ping")
+
+    def take_disk_full(self) -> bool:
+        """Whether Postgres has said since the last call that its disk is full."""
+        return self._pool.take_disk_full()
 
     async def close(self) -> None:
         await self._pool.close()
@@ -163,6 +179,7 @@ class Database:
     # nodes
 
     async def list_nodes(self) -> list[StoredNode]:
+        """Without those that are forgotten."""
         return await self._pool.rows_as(_stored_node, "list_nodes", NODES_MAX)
 
     async def find_node_owner(self, node_id: NodeId) -> NodeOwner | None:
@@ -179,6 +196,17 @@ class Database:
         """With their specs, and when each was seen last (Unix seconds)."""
         rows = [(node_id, msgspec.json.encode(specs).decode(), seen_at) for node_id, specs, seen_at in nodes]
         await self._pool.execute("save_nodes", *to_columns(rows, width=3))
+
+    async def note_nodes_seen(self, node_ids: Sequence[NodeId]) -> None:
+        """They are connected right now."""
+        await self._pool.execute("note_nodes_seen", list(node_ids))
+
+    async def forget_unserved_nodes(self, *, after_s: float) -> None:
+        """Nodes that never served and were not seen for so long. They stay registered: their keys may join again."""
+        await self._pool.execute("forget_unserved_nodes", after_s)
+
+    async def forgotten_among(self, node_ids: Sequence[NodeId]) -> list[NodeId]:
+        return [NodeId(row["id"]) for row in await self._pool.rows("forgotten_among", list(node_ids))]
 
     async def insert_join_token(
         self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float

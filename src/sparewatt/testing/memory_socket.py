@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from sparewatt.link.sockets import Socket
+from sparewatt.link.sockets import CLOSED, CLOSED_FOR, Socket
 
 CAPACITY = 1024
 """Messages in transit in one direction; at this bound the sender is paused (back-pressure), as by a real socket."""
@@ -21,6 +21,7 @@ class MemorySocket(Socket):
         self._incoming: deque[bytes] = deque()
         self._is_due = False
         self._is_stalled = False
+        self.close_code = 1000
         self._is_closed = asyncio.Event()
 
     def send(self, message: bytes) -> None:
@@ -56,12 +57,13 @@ class MemorySocket(Socket):
         if self.is_paused:
             self._resume()
 
-    def _close(self, code: int = 1000) -> None:  # noqa: ARG002 (no peer reads the close code)
-        self.peer.schedule_delivery()
-        self._is_closed.set()
+    def _close(self, code: int = 1000) -> None:
+        self.close_code = code
+        self._abort()
 
     def _abort(self) -> None:
-        self._close()
+        self.peer.schedule_delivery()
+        self._is_closed.set()
 
     def _deliver(self) -> None:
         self._is_due = False
@@ -70,7 +72,7 @@ class MemorySocket(Socket):
         if len(self._incoming) < self._capacity:
             self.peer.resume_sender()
         if self.peer.is_over and not self._incoming:
-            self._mark_lost()
+            self._mark_lost(CLOSED_FOR.get(self.peer.close_code, CLOSED))
             self._is_closed.set()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 import aiohttp
 import pytest
@@ -19,7 +20,7 @@ from sparewatt.link.websocket_library import WebSocketLibrary
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clocks import ManualClock
 from tests.contract.link.servers import Server, picows_server
-from tests.unit.inference.fleet.test_link_registry import HOST, Registry
+from tests.unit.inference.fleet.test_link_registry import HOME, HOST, Registry
 from tests.unit.link.ends import Carrier, Runner, Taker, echo, job_of
 from tests.unit.protocol.reports import SPECS
 from tests.waiting import CEILING_S, until
@@ -38,7 +39,7 @@ async def join(server: Server, session: aiohttp.ClientSession, library: WebSocke
 async def test_a_node_joins_works_and_leaves(library: WebSocketLibrary) -> None:
     registry, runner, queue = Registry(), Runner(echo), SendQueue()
     async with picows_server() as server, aiohttp.ClientSession() as session:
-        server.give_to = registry.adopt
+        server.give_to = partial(registry.adopt, address=HOME)
         socket = await join(server, session, library)
         Carrier(GatewayLink(send_queue=queue, runner=runner, clock=ManualClock()).receive, queue, []).start(socket)
         await until(lambda: registry.links)
@@ -59,7 +60,7 @@ async def test_a_node_that_is_refused_is_told_why(library: WebSocketLibrary) -> 
     registry = Registry()
     registry.tokens.no = JoinRefused("This join token has been used.", reason="token_used")
     async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
-        server.give_to = registry.adopt
+        server.give_to = partial(registry.adopt, address=HOME)
         with pytest.raises(JoinRefused, match="has been used"):
             await join(server, session, library)
         await until(lambda: not registry._visits)
@@ -69,7 +70,7 @@ async def test_a_node_that_is_refused_is_told_why(library: WebSocketLibrary) -> 
 async def test_a_registry_that_closes_lets_its_nodes_go(library: WebSocketLibrary) -> None:
     registry = Registry()
     async with picows_server() as server, aiohttp.ClientSession() as session, asyncio.timeout(CEILING_S):
-        server.give_to = registry.adopt
+        server.give_to = partial(registry.adopt, address=HOME)
         socket = await join(server, session, library)
         await until(lambda: registry.links)
         leaving = asyncio.create_task(registry.close())

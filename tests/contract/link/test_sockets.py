@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparewatt.core.errors import LinkLost, ProtocolViolation
+from sparewatt.core.errors import LinkFlooded, LinkLost, ProtocolViolation
 from sparewatt.core.limits import KIB, LINK_MESSAGE_BYTES_MAX
 from sparewatt.core.rng import seeded
-from sparewatt.link.sockets import LINK_EARLY_BYTES_MAX, Socket
+from sparewatt.link.sockets import CLOSE_FLOODED, CLOSED_FOR, LINK_EARLY_BYTES_MAX, Socket
 from tests.contract.link.conftest import Pair
 from tests.contract.link.listeners import RecordingListener
 from tests.waiting import CEILING_S, until
@@ -144,6 +144,19 @@ async def test_a_listener_that_rejects_a_message_ends_the_connection(pair: Pair)
     await until(lambda: here.ends)
     assert there.received == [b"a"]
     assert [str(end) for end in there.ends] == ["nonsense"]
+
+
+async def test_a_peer_that_sends_too_much_learns_by_the_close_code_why_it_is_ended(pair: Pair) -> None:
+    near, far = pair
+
+    def refuse(message: bytes) -> None:
+        raise LinkFlooded("it sent too many")
+
+    here, there = RecordingListener(near), RecordingListener(far, on_message=refuse)
+    near.send(b"a")
+    await until(lambda: here.ends)
+    assert [str(end) for end in here.ends] == [CLOSED_FOR[CLOSE_FLOODED]]
+    assert [str(end) for end in there.ends] == ["it sent too many"]
 
 
 async def test_a_listener_that_raises_ends_the_connection_and_is_not_swallowed(pair: Pair) -> None:

@@ -238,3 +238,24 @@ def test_an_error_of_the_reader_is_not_taken_for_one_of_the_network(network: Fak
 
     with pytest.raises(BrokenPipeError):
         read_and_break()
+
+
+def test_a_list_in_pages_is_one_reply(network: FakeNetwork, client: ApiClient) -> None:
+    network.on("GET /v1/nodes?sort=price", {"object": "list", "data": [1, 2], "total": 3, "next": "a b"})
+    network.on("GET /v1/nodes?sort=price&after=a+b", {"object": "list", "data": [3], "next": None})
+    assert client.get_all("/nodes?sort=price").json() == {"object": "list", "data": [1, 2, 3], "total": 3}
+
+
+def test_a_list_of_an_older_gateway_has_no_pages(network: FakeNetwork, client: ApiClient) -> None:
+    network.on("GET /v1/nodes", {"object": "list", "data": [1]})
+    assert client.get_all("/nodes").json() == {"object": "list", "data": [1]}
+    assert len(network.requests) == 1
+
+
+def test_a_list_without_an_end_is_read_up_to_a_bound(
+    network: FakeNetwork, client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparewatt.cli.client.PAGES_MAX", 3)
+    network.on("GET /v1/nodes", {"data": [1], "next": "x"})
+    network.on("GET /v1/nodes?after=x", {"data": [1], "next": "x"})
+    assert len(client.get_all("/nodes").json()["data"]) == 4

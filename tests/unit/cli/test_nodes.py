@@ -71,6 +71,16 @@ def test_show_has_claimed_and_measured_side_by_side(network: FakeNetwork, run: R
     assert ["org/small-model", "on", "disk", "8,192", "Q8_0", "$0.02", "$0.04"] in rows
 
 
+def test_show_tells_what_is_wrong_with_a_price(network: FakeNetwork, run: Run) -> None:
+    dear = node(BERLIN, "berlin")
+    dear["models"][0]["price"]["notice"] = "Its price is above $2."
+    network.on(f"GET /v1/nodes/{BERLIN}", dear)
+    network.on(f"GET /v1/nodes/{BERLIN}/reputation", reputation(1.0, 0.5))
+    assert "org/small-model: Its price is above $2." in run("nodes", "show", BERLIN).stderr
+    network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin"))
+    assert run("nodes", "show", BERLIN).stderr == ""
+
+
 def test_show_keeps_the_digits_of_a_small_number(network: FakeNetwork, run: Run) -> None:
     network.on(f"GET /v1/nodes/{BERLIN}", node(BERLIN, "berlin", measured={"tflops": 0.024}))
     network.on(f"GET /v1/nodes/{BERLIN}/reputation", reputation(0.9, 0.7))

@@ -79,9 +79,11 @@ def test_a_bad_trace_is_a_failure_with_its_name(tmp_path: Path, capsys: pytest.C
 
 def test_affinity_can_be_switched_off(tmp_path: Path) -> None:
     trace, means = tmp_path / "talk.jsonl.gz", []
-    row = {"input_tokens": 20_500, "output_tokens": 5, "prefix_blocks": list(range(40))}
+    row = {"input_tokens": 20_500, "output_tokens": 5}
     with gzip.open(trace, "wt") as file:
-        file.writelines(json.dumps(row | {"t_ms": 1000 * at}) + "\n" for at in range(80))
+        for at in range(80):
+            talk = list(range(100 * (at % 6), 100 * (at % 6) + 40))
+            file.write(json.dumps(row | {"t_ms": 1000 * at, "prefix_blocks": talk}) + "\n")
     for switch in ((), ("--no-affinity",)):
         found = tmp_path / "a.json"
         words = ("--trace", str(trace), "--policy", "balanced", "--prefix-ram", "64", "--json", str(found))

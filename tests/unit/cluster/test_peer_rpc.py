@@ -86,7 +86,7 @@ async def test_at_a_link_port_there_is_the_way_in_for_nodes_and_nothing_else() -
                 async with session.request(method, url + path, headers=bearer(USER), data=b"{}") as reply:
                     assert reply.status == 404
             async with session.ws_connect(url + LINK_PATH):
-                await until(lambda: services.links._knocking == 1)
+                await until(lambda: len(services.links.admission.places) == 1)
                 assert len(services.links._visits) == (1 if has_picows() else 0)  # no task once it is in
             await services.links.close()
 

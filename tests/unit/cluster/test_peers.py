@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.cluster.peers import SILENT_S
+from sparewatt.cluster.peer_rpc import PeerClient, ProcessSlot
+from sparewatt.cluster.peers import HUNG_S, SILENT_S, Peers
+from sparewatt.cluster.questions import NEWS, NewsReply, PeerQuestion
 from sparewatt.core.errors import (
     NotAuthenticated,
 )
@@ -18,6 +20,7 @@ from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.node_row import NodeState
 from sparewatt.protocol.api.operations import Pulse
 from sparewatt.store.database import KeyTerms
+from sparewatt.testing.clocks import ManualClock
 from tests.unit.cluster.pair import Pair, clock_of
 from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, a_dispatched_job, a_job, a_table, node_id
@@ -154,3 +157,51 @@ async def test_viewers_see_the_matches_of_the_other_process(pair: Pair) -> None:
     pair.first.live.leave()
     await pair.exchange()
     assert pair.second.live._peer_cursors == {}
+
+
+# a process that hangs
+
+
+class SlowAnswers(PeerClient):
+    """Another process as the network shows it: it answers, its port is closed, or it takes a question and is silent."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(ProcessSlot(0, peer_ports=(1, 2)))
+        self.clock = clock
+        self.mode = "answers"
+
+    async def ask(self, number: int, question: PeerQuestion[Any, Any], request: Any) -> Any:
+        if self.mode == "silent":
+            self.clock.advance(question.within_s)
+        if self.mode != "answers":
+            return None
+        return NewsReply("run", "v", [], 0, 0.0, None, 0, {}, [])
+
+
+async def test_a_process_that_takes_questions_and_answers_none_hangs() -> None:
+    clock = ManualClock()
+    client = SlowAnswers(clock)
+    peers = Peers(client, clock=clock, run="a")
+    await peers.exchange(watching=False)
+    assert peers.hung() == ()
+    client.mode = "silent"
+    await peers.exchange(watching=False)
+    assert peers.hung() == ()
+    clock.advance(HUNG_S - NEWS.within_s)
+    assert peers.hung() == (1,)
+    await peers.exchange(watching=False)
+    assert peers.hung() == (1,)
+
+
+@pytest.mark.parametrize("mode", ["answers", "closed"])
+async def test_a_process_that_answers_or_has_ended_does_not_hang(mode: str) -> None:
+    clock = ManualClock()
+    client = SlowAnswers(clock)
+    peers = Peers(client, clock=clock, run="a")
+    client.mode = "silent"
+    await peers.exchange(watching=False)
+    clock.advance(HUNG_S)
+    client.mode = mode
+    await peers.exchange(watching=False)
+    clock.advance(HUNG_S)
+    assert peers.hung() == ()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.core.lessons import KEPT, LESSON_MAX, SLOWER_MAX, Lessons
+from sparewatt.core.lessons import ENOUGH, KEPT, LESSON_MAX, SLOWER_MAX, Lessons
 
 FASTER_MAX = 2.0
 
@@ -100,3 +100,46 @@ def test_whatever_is_seen_the_factor_stays_within_its_bounds(
     for observed, predicted in seen:
         lessons.add(observed=observed, predicted=predicted, faster_max=faster_max)
         assert 1 / faster_max * (1 - 1e-9) <= lessons.factor <= SLOWER_MAX
+
+
+# a stranger's figures
+
+
+def test_from_the_third_lesson_on_the_figures_no_longer_count() -> None:
+    lessons = Lessons()
+    for _ in range(ENOUGH):
+        lessons.add(observed=10.0, predicted=1.0, faster_max=4.0)
+    assert lessons.factor == pytest.approx(10.0)
+
+
+def test_a_lesson_is_bounded_by_what_is_believed_at_the_least() -> None:
+    """Figures a million times too good do not make the truth look like an outlier."""
+    lessons = Lessons()
+    for _ in range(ENOUGH):
+        lessons.add(observed=1.0, predicted=1e-6, faster_max=1.0, least=1e6)
+    assert lessons.factor == pytest.approx(1e6)
+
+
+@pytest.mark.parametrize("by", [10.0, 0.1])
+def test_better_figures_leave_what_was_learned(by: float) -> None:
+    lessons = Lessons()
+    for _ in range(10):
+        lessons.add(observed=2.0, predicted=1.0, faster_max=100.0)
+    lessons.scale(by)
+    assert lessons.factor == pytest.approx(2.0 * by, rel=0.05)
+    lessons.add(observed=2.0, predicted=1.0 / by, faster_max=100.0)
+    assert lessons.factor == pytest.approx(2.0 * by, rel=0.05)
+
+
+@pytest.mark.parametrize("count", [0, 3, 1000])
+def test_lessons_are_taken_up_again(count: int) -> None:
+    lessons = Lessons.restored(factor=3.0, count=count, amount=0.5)
+    assert (lessons.factor, lessons.count) == (3.0, count)
+    for _ in range(200):
+        lessons.add(observed=1.0, predicted=1.0, faster_max=4.0)
+    assert lessons.factor == pytest.approx(1.0, abs=0.01), "a restored lesson fades as others do"
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1e300, float("inf")])
+def test_no_restored_factor_is_impossible(factor: float) -> None:
+    assert 1.0 / SLOWER_MAX <= Lessons.restored(factor=factor, count=5, amount=1.0).factor <= SLOWER_MAX

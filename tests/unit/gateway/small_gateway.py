@@ -93,7 +93,18 @@ class ListDatabase(Database):
         self.saved: list[tuple[NodeId, NodeSpecs, float]] = []
         self.matches: dict[MatchId, StoredMatch] = {}
         self.on_save: Callable[[], None] = lambda: None
+        self.forgotten: set[NodeId] = set()
+        self.forgotten_after_s = 0.0
         self.responses = MemoryResponses()
+
+    async def note_nodes_seen(self, node_ids: Sequence[NodeId]) -> None:
+        self.forgotten.difference_update(node_ids)
+
+    async def forget_unserved_nodes(self, *, after_s: float) -> None:
+        self.forgotten_after_s = after_s
+
+    async def forgotten_among(self, node_ids: Sequence[NodeId]) -> list[NodeId]:
+        return [node_id for node_id in node_ids if node_id in self.forgotten]
 
     async def insert_key(
         self,

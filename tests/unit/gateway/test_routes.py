@@ -60,7 +60,11 @@ async def test_models_are_listed_as_openai_lists_them_with_prices_per_token() ->
 
 async def test_an_empty_network_lists_no_models() -> None:
     async with running(make_services()) as client:
-        assert await (await client.get("/v1/models", headers=bearer())).json() == {"object": "list", "data": []}
+        assert await (await client.get("/v1/models", headers=bearer())).json() == {
+            "object": "list",
+            "data": [],
+            "next": None,
+        }
 
 
 async def test_a_model_may_have_slashes_and_one_that_is_away_is_not_found() -> None:
@@ -203,7 +207,7 @@ async def test_a_stopping_gateway_is_not_ready_and_takes_no_jobs() -> None:
         stopping = await client.get("/readyz")
         refused = await client.post("/v1/chat/completions", headers=bearer(), data=BODY)
         assert (await client.get("/healthz")).status == 200
-    assert ready == {"status": "ready", "nodes_serving": 2}
+    assert ready == {"status": "ready", "nodes_serving": 2, "causes": []}
     assert (stopping.status, refused.status) == (503, 503)
     assert refused.headers["retry-after"] == "2"
 

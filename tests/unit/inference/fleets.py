@@ -10,7 +10,7 @@ from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.verdicts import facts_with
 from sparewatt.policy.check import compile_policy
 from sparewatt.policy.model import Policy
-from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
+from tests.unit.inference.nodes import MODEL, NOW_S, a_model, make_timed, node_id, some_specs
 
 REGIONS = ("de", "us", "eu-west", "somewhere", "jp")
 CARDS = ("RTX 4090", "NVIDIA H100 80GB HBM3", "cpu")
@@ -43,6 +43,7 @@ def add_node(table: NodeTable, number: int) -> None:
     owner = OWNERS[number % len(OWNERS)]
     if owner is not None:
         table.set_owner(node_id(number), AccountId(owner))
+    make_timed(table, node_id(number))
 
 
 def refusals(table: NodeTable, policy: Policy) -> dict[NodeId, str | None]:

@@ -23,6 +23,7 @@ from sparewatt.inference.matcher.model import (
     MatchJob,
     Rejection,
 )
+from sparewatt.inference.matcher.newcomers import TIMED_JOBS
 from sparewatt.inference.matcher.node_row import UNUSABLE, ColumnPosition, HealthRules, NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.prompt import PromptSize
@@ -172,7 +173,8 @@ def table_of(*rows: NodeRow) -> NodeTable:
             learned = copy.positions.get(model)
             if learned is not None:
                 learned.reading, learned.writing = taught.reading, taught.writing
-                learned.output_tokens = taught.output_tokens
+                learned.output_tokens, learned.timed_jobs = taught.output_tokens, taught.timed_jobs
+                learned.reading_least, learned.writing_least = taught.reading_least, taught.writing_least
     return table
 
 
@@ -188,4 +190,14 @@ def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S)
     table = NodeTable()
     for number in range(1, count + 1):
         table.connect(node_id(number), specs or some_specs(), now_s=now_s)
+        make_timed(table, node_id(number))
     return table
+
+
+def make_timed(table: NodeTable, node: NodeId) -> None:
+    """As if gateways had timed all its models, and found what it says."""
+    row = table.get(node)
+    assert row is not None
+    measured = {model: position for model, position in row.positions.items() if position.figures.is_measured}
+    timings = {model: position.timing()._replace(jobs=TIMED_JOBS) for model, position in measured.items()}
+    table.restore_timings(node, timings)

@@ -48,6 +48,7 @@ def random_entries(chance: np.random.Generator) -> NodeColumns:
         numbers: Floats = np.ceil(column / 2.0) if field in _FLAGS else column
         entries.write_column(field, numbers)
     entries.write_column(ColumnField.READ_SLOWER, 1.0 + chance.integers(0, 2, n).astype(np.float64))
+    entries.write_column(ColumnField.STANDING, chance.integers(0, 3, n).astype(np.float64))
     if chance.random() < 0.5:
         for field, value in (
             (ColumnField.HEARD_IF_OPEN_S, 99.0),
@@ -71,6 +72,7 @@ def random_question(chance: np.random.Generator) -> MatchQuery:
         offline_before_s=float(chance.choice([-1.0, 50.0])),
         jitter=float(chance.choice([0.0, 0.2])),
         jitter_seed=2 * int(chance.integers(0, 1 << 63)),
+        standing=float(chance.integers(0, 3)),
     )
 
 

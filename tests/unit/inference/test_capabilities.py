@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.errors import NoEligibleNode, UnsupportedContent, UnsupportedParameter
-from sparewatt.inference.capabilities import COMMON, NOTHING_REQUIRED, RequiredCapabilities, is_able, unable_error
+from sparewatt.core.errors import NoEligibleNode, RemoteUrlRefused, UnsupportedContent, UnsupportedParameter
+from sparewatt.inference.capabilities import (
+    COMMON,
+    NOTHING_REQUIRED,
+    RequiredCapabilities,
+    fetch_capability,
+    is_able,
+    reported_by,
+    unable_error,
+)
 from sparewatt.inference.dispatch.node_selection import match_through, no_match_error
 from sparewatt.inference.eligibility import Eligibility, PolicyGate
 from sparewatt.inference.matcher.explain import describe
@@ -31,8 +39,8 @@ class Fleet:
             self.report(number, each, region=region)
         self.eligibility = Eligibility(self.table, clock=self.clock)
 
-    def report(self, number: int, says: Says, *, region: str = "DE") -> None:
-        specs = some_specs(a_model(capabilities=says), region=region)
+    def report(self, number: int, says: Says, *, region: str = "DE", hosts: tuple[str, ...] = ()) -> None:
+        specs = some_specs(a_model(capabilities=says), region=region, fetch_hosts=hosts)
         if self.table.get(node_id(number)) is None:
             self.table.connect(node_id(number), specs, now_s=NOW_S)
         else:
@@ -135,3 +143,51 @@ def test_pictures_are_content() -> None:
     assert isinstance(unable_error({"capability.vision": 2}, "m"), UnsupportedContent)
     assert unable_error({"region": 1}, "m") is None
     assert unable_error({}, "m") is None
+
+
+# hosts to fetch from
+
+SEES: tuple[Capability, ...] = ("chat", "vision")
+HOST = "images.example.org"
+PICTURE_BY_ADDRESS = RequiredCapabilities(frozenset({"chat", "vision", fetch_capability(HOST)}))
+
+
+def test_a_picture_by_address_goes_to_a_node_that_may_fetch_it() -> None:
+    fleet = Fleet(SEES, SEES, SEES)
+    fleet.report(2, SEES, hosts=(HOST, "other.example"))
+    fleet.report(3, SEES, hosts=("other.example",))
+    gate = fleet.gate(PICTURE_BY_ADDRESS)
+    assert fleet.candidates(gate) == [2]
+    assert [gate.admits(node_id(number)) for number in (1, 2, 3)] == [False, True, False]
+
+
+def test_a_node_that_may_fetch_no_more_is_not_admitted_any_more() -> None:
+    fleet = Fleet(SEES, SEES)
+    fleet.report(1, SEES, hosts=(HOST,))
+    gate = fleet.gate(PICTURE_BY_ADDRESS)
+    assert fleet.candidates(gate) == [1]
+    fleet.report(1, SEES)
+    assert not gate.admits(node_id(1))
+
+
+def test_to_fetch_is_not_to_see() -> None:
+    fleet = Fleet(("chat",))
+    fleet.report(1, ("chat",), hosts=(HOST,))
+    assert fleet.candidates(fleet.gate(PICTURE_BY_ADDRESS)) == []
+
+
+def test_if_nobody_fetches_from_there_the_client_is_told_to_send_data() -> None:
+    fleet = Fleet(SEES, ("chat",))
+    gate = fleet.gate(PICTURE_BY_ADDRESS)
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), ranking=BALANCED, seed=1)
+    error = no_match_error(decision, fleet.table, gate)
+    assert isinstance(error, RemoteUrlRefused)
+    assert "data: URL" in error.message
+    assert HOST not in str(describe(decision, {}))  # a client's text is no name of a filter
+
+
+def test_hosts_add_to_what_a_node_says_and_take_nothing_away() -> None:
+    specs, silent = some_specs(a_model(), fetch_hosts=(HOST,)), a_model(capabilities=None)
+    assert reported_by(specs, silent) == COMMON | {fetch_capability(HOST)}
+    assert reported_by(specs, a_model(capabilities=SEES)) == {*SEES, fetch_capability(HOST)}
+    assert reported_by(some_specs(a_model()), silent) is None

@@ -197,6 +197,21 @@ def test_policies_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.
     assert fleet.eligibility._verdict_count == 3
 
 
+def test_nothing_is_kept_of_a_model_that_nobody_has_any_more() -> None:
+    fleet = Fleet(some_specs(), some_specs(DEAR))
+    gate = fleet.gate("region=EU", default_cap=USUAL)
+    gate.stages()
+    fleet.gate(default_cap=USUAL).stages()
+    eligibility = fleet.eligibility
+    eligibility.forget_absent_models()
+    assert eligibility._verdicts
+    for number in (1, 2):
+        fleet.table.set_specs(node_id(number), some_specs(a_model(id="another")))
+    eligibility.forget_absent_models()
+    assert (len(eligibility._verdicts), eligibility._verdict_count) == (0, 0)
+    assert (eligibility._facts, eligibility._highest, eligibility._uniform) == ({}, {}, {})
+
+
 def test_so_are_the_verdictsof_policies_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "VERDICTS_KEPT_MAX", 25)
     fleet = Fleet(*(some_specs(region="de") for _ in range(10)))

@@ -13,11 +13,13 @@ from sparewatt.accounts.principal import Principal, principal_from_key
 from sparewatt.accounts.rate_limits import RateCharge, RateMeter
 from sparewatt.core.errors import QueueFull
 from sparewatt.core.ids import ModelId
+from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import seeded
 from sparewatt.gateway.services import Services
 from sparewatt.inference.eligibility import Eligibility
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.service import Metering, PriceCaps
+from sparewatt.inference.metering.service import Metering
+from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.service import InferenceService, Submission
 from sparewatt.ledger.budgets import KeyBudgets
 from sparewatt.ledger.journal import Journal
@@ -73,7 +75,7 @@ class Bank:
             admission=self.services.admission,
             dispatcher=self.services.dispatcher,
             eligibility=Eligibility(table, clock=clock),
-            prices=PriceCaps(table.median_price, clock=clock),
+            prices=PriceCaps(table, lambda _: {}, ceiling=Nano(20 * NANO_PER_USD), clock=clock),
             metering=self.metering,
             network_policy=ANY,
             default_ranking="balanced",

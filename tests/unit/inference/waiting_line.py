@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.core.ids import KeyId, ModelId
+from sparewatt.core.ids import AccountId, KeyId, ModelId
 from sparewatt.core.rng import Rng
 from sparewatt.inference.admission.model import AdmissionRequest, AdmissionRules, Priority
 from sparewatt.inference.admission.service import AdmissionControl, Ticket
@@ -22,10 +22,13 @@ def an_applicant(
     cost_tokens: int = 100,
     priority: Priority = Priority.NORMAL,
     *,
+    account: str | None = None,
     model: str = MODEL,
     body_bytes: int = 10,
 ) -> AdmissionRequest:
-    return AdmissionRequest(KeyId(key), ModelId(model), cost_tokens, priority, body_bytes)
+    """Without an account, the key is the only one of its own."""
+    account_id = AccountId(key if account is None else account)
+    return AdmissionRequest(account_id, KeyId(key), ModelId(model), cost_tokens, priority, body_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,10 @@ class Standing:
     number: int
 
 
-def standing(key: str = "a", cost_tokens: int = 100, priority: Priority = Priority.NORMAL) -> Standing:
-    return Standing(an_applicant(key, cost_tokens, priority), next(_numbers))
+def standing(
+    key: str = "a", cost_tokens: int = 100, priority: Priority = Priority.NORMAL, account: str | None = None
+) -> Standing:
+    return Standing(an_applicant(key, cost_tokens, priority, account=account), next(_numbers))
 
 
 class FakeCapacity:

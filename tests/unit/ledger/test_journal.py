@@ -7,6 +7,7 @@ import errno
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import MatchId
 from sparewatt.ledger import journal as journal_module
 from sparewatt.ledger.journal import JOURNAL_FILE, Journal, read_journal, unsettled_jobs
-from sparewatt.ledger.model import DeliveryProgress, JobState, JournalRecord, OpenedJob
+from sparewatt.ledger.model import ClosedJob, DeliveryProgress, JobState, JournalRecord, OpenedJob
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.testing.memory_socket import MemorySocket
 from tests.unit.ledger.samples import NOW_S, amount, closed, delivery, opened
@@ -42,18 +43,30 @@ def read(directory: Path) -> list[JournalRecord]:
     return list(read_journal(directory))
 
 
-def fill_disk(monkeypatch: pytest.MonkeyPatch, *, after_bytes: int) -> None:
-    """The next write takes that many bytes; those after it take none."""
-    real, room = os.write, [after_bytes]
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file gets another block. What a file has already can be overwritten."""
 
-    def write(fd: int, data: bytes) -> int:
+    def reserve(_fd: int, _start: int, _n_bytes: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(journal_module, "reserve_space", reserve)
+    monkeypatch.setattr(journal_module, "free_bytes", lambda _path: 0)
+
+
+def break_disk(monkeypatch: pytest.MonkeyPatch, *, after_bytes: int = 0) -> list[bytes]:
+    """Writes fail once so many bytes are written, also those to blocks that a file has. Returns what was tried."""
+    real, room, tries = os.pwrite, [after_bytes], list[bytes]()
+
+    def write(fd: int, data: bytes, at: int) -> int:
+        tries.append(data)
         if room[0] <= 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        taken = real(fd, data[: room[0]])
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        taken = real(fd, data[: room[0]], at)
         room[0] -= taken
         return taken
 
-    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "pwrite", write)
+    return tries
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
@@ -108,20 +121,128 @@ def test_a_line_of_another_shape_is_skipped(tmp_path: Path) -> None:
     assert read(tmp_path) == RECORDS
 
 
-def test_a_full_disk_raises_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_raises_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (0, 1, 8, 9, 50):
         (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
         journal = Journal(tmp_path)
         journal.append(opened("before"))
-        with monkeypatch.context() as full:
-            fill_disk(full, after_bytes=room)
-            with pytest.raises(OSError, match="No space left"):
-                journal.append(opened("lost"))
-            with pytest.raises(OSError, match="No space left"):
-                journal.append(opened("lost too"))
+        with monkeypatch.context() as broken:
+            break_disk(broken, after_bytes=room)
+            for name in ("lost", "lost too"):
+                with pytest.raises(OSError, match=r"No space left|Input/output"):
+                    journal.append(opened(name))
         journal.append(opened("after"))
         journal.close()
         assert read(tmp_path) == [opened("before"), opened("after")]
+
+
+# a full disk
+
+
+def test_a_job_is_opened_only_if_its_closing_record_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the disk full from its first moment on, and after any number of jobs, what was opened can be closed."""
+    monkeypatch.setattr(journal_module, "RESERVE_STEP_BYTES", 20_000)
+    tick = Tick()
+    journal = Journal(tmp_path, call_soon=tick.scheduled.append)
+    journal.append(opened("0"))
+    with monkeypatch.context() as full:
+        fill_disk(full)
+        names = ["0"]
+        while journal.trouble is None:
+            with suppress(OSError):
+                journal.append(opened(str(len(names))))
+                names.append(str(len(names)))
+        assert 1 < len(names) < 6
+        for name in names:
+            journal.append_final(DeliveryProgress({MatchId(f"match_{name}"): (delivery(),) * 3}))
+            journal.append_soon(closed(name, *(delivery(),) * 9, reason="x" * 200))
+        tick.end()
+        assert [record.job.id for record in read(tmp_path) if isinstance(record, ClosedJob)] == [
+            f"match_{name}" for name in names
+        ]
+        assert {record.id for record in read(tmp_path) if isinstance(record, OpenedJob)} == {
+            f"match_{name}" for name in names
+        }
+    journal.close()
+
+
+def test_progress_never_takes_the_room_of_closing_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "RESERVE_STEP_BYTES", 3 * journal_module.JOB_RESERVE_BYTES)
+    journal = Journal(tmp_path)
+    for name in "12":
+        journal.append(opened(name))
+    fill_disk(monkeypatch)
+    noted = 0
+    with suppress(OSError):
+        for noted in range(10_000):
+            journal.append(DeliveryProgress({MatchId("match_1"): (delivery(3, noted),)}))
+    assert 0 < noted < 100
+    for name in "12":
+        journal.append_soon(closed(name, *(delivery(),) * 9))
+    assert [record for record in read(tmp_path) if isinstance(record, ClosedJob)] == [
+        closed(name, *(delivery(),) * 9) for name in "12"
+    ]
+    journal.close()
+
+
+def test_a_full_disk_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path)
+    with monkeypatch.context() as full:
+        fill_disk(full)
+        with pytest.raises(OSError, match="No space left"):
+            journal.append(opened("1"))
+        error = journal.check()
+        assert error is not None
+        assert error.errno == errno.ENOSPC
+    assert journal.check() is None
+    journal.append(opened("2"))
+    assert read(tmp_path) == [opened("2")]
+    journal.close()
+
+
+def test_a_disk_that_is_as_good_as_full_takes_no_new_job_before_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.append(opened("1"))
+    assert journal.check() is None
+    with monkeypatch.context() as low:
+        low.setattr(journal_module, "free_bytes", lambda _path: journal_module.DISK_LOW_BYTES - 1)
+        assert journal.check() is not None
+        with pytest.raises(OSError, match="No space left"):
+            journal.append(opened("2"))
+        journal.append_soon(closed("1"))
+    journal.append(opened("3"))
+    journal.close()
+    assert read(tmp_path) == [opened("1"), closed("1"), opened("3")]
+
+
+def test_an_answer_that_cannot_be_written_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tick = Tick()
+    journal = Journal(tmp_path, call_soon=tick.scheduled.append)
+    journal.append(opened("1"))
+    whole = DeliveryProgress({MatchId("match_1"): (delivery(3, 9),)})
+    journal.append_final(whole)
+    assert read(tmp_path) == [opened("1"), whole]
+    with monkeypatch.context() as broken:
+        break_disk(broken)
+        with pytest.raises(OSError, match="Input/output"):
+            journal.append_final(whole)
+    tick.end()
+    journal.close()
+
+
+def test_after_kill_9_the_reserved_room_is_no_record(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append(opened("1"))
+    left = (tmp_path / JOURNAL_FILE).read_bytes()
+    assert left.endswith(bytes(journal_module.JOB_RESERVE_BYTES))
+    assert read(tmp_path) == [opened("1")]
+    again = Journal(tmp_path)
+    again.append(opened("2"))
+    again.close()
+    assert read(tmp_path) == [opened("1"), opened("2")]
+    journal.close()
 
 
 # what can wait for the end of the tick
@@ -141,13 +262,13 @@ class Tick:
 
 
 def counted_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    real, writes = os.write, list[bytes]()
+    real, writes = os.pwrite, list[bytes]()
 
-    def write(fd: int, data: bytes) -> int:
+    def write(fd: int, data: bytes, at: int) -> int:
         writes.append(data)
-        return real(fd, data)
+        return real(fd, data, at)
 
-    monkeypatch.setattr(os, "write", write)
+    monkeypatch.setattr(os, "pwrite", write)
     return writes
 
 
@@ -180,43 +301,36 @@ def test_what_waits_is_written_before_a_link_sends(tmp_path: Path, monkeypatch: 
     assert len(writes) == 2
 
 
-def test_what_a_full_disk_does_not_take_waits_on_and_no_job_opens(
+def test_what_a_broken_disk_does_not_take_waits_on_and_no_job_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for room in (0, 1, 8, 9, 50, 300):
         (tmp_path / JOURNAL_FILE).unlink(missing_ok=True)
         tick = Tick()
         journal = Journal(tmp_path, call_soon=tick.scheduled.append)
-        with monkeypatch.context() as full:
-            fill_disk(full, after_bytes=room)
+        with monkeypatch.context() as broken:
+            break_disk(broken, after_bytes=room)
             journal.append(opened("1"))
             journal.append(opened("2"))
             tick.end()
             journal.append_soon(closed("1"))
             journal.flush()
             for name in "34":
-                with pytest.raises(OSError, match="No space left"):
+                with pytest.raises(OSError, match=r"No space left|Input/output"):
                     journal.append(opened(name))
             tick.end()
         journal.append(opened("5"))
-        assert read(tmp_path)[-4:] == [opened("1"), opened("2"), closed("1"), opened("5")]
         journal.append(opened("6"))
         tick.end()
         journal.close()
-        names = {record.id for record in read(tmp_path) if isinstance(record, OpenedJob)}
-        assert names == {"match_1", "match_2", "match_5", "match_6"}
+        assert read(tmp_path) == [opened("1"), opened("2"), closed("1"), opened("5"), opened("6")]
 
 
-def test_a_full_disk_is_not_tried_for_every_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tick, tries = Tick(), list[bytes]()
-
-    def full(_fd: int, data: bytes) -> int:
-        tries.append(data)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+def test_a_broken_disk_is_not_tried_for_every_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tick = Tick()
     journal = Journal(tmp_path, call_soon=tick.scheduled.append)
     with monkeypatch.context() as broken:
-        broken.setattr(os, "write", full)
+        tries = break_disk(broken)
         journal.append(opened("1"))
         for _ in range(5):
             journal.flush()
@@ -224,6 +338,23 @@ def test_a_full_disk_is_not_tried_for_every_frame(tmp_path: Path, monkeypatch: p
     tick.end()
     journal.close()
     assert read(tmp_path) == [opened("1")]
+
+
+def test_asking_a_broken_disk_again_and_again_lets_nothing_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    with monkeypatch.context() as broken:
+        tries = break_disk(broken)
+        for _ in range(50):
+            with pytest.raises(OSError, match="Input/output"):
+                journal.append(opened("1"))
+            assert journal.check() is not None
+        assert max(map(len, tries)) <= len(tries[0])
+    assert (tmp_path / JOURNAL_FILE).stat().st_size <= 2 * journal_module.RESERVE_STEP_BYTES
+    assert journal.check() is None
+    journal.close()
+    assert read(tmp_path) == []
 
 
 def test_what_waits_is_written_when_it_closes_and_dropped_when_it_is_rewritten(tmp_path: Path) -> None:
@@ -298,6 +429,31 @@ def test_a_rewrite_that_fails_leaves_the_old_file_and_can_still_be_appended_to(t
     journal.append(opened("new"))
     journal.close()
     assert read(tmp_path) == [*RECORDS, opened("new")]
+
+
+def test_a_rewrite_that_fails_takes_no_room_and_no_promise_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.append(opened("1"))
+    with monkeypatch.context() as full:
+        fill_disk(full)
+        with pytest.raises(OSError, match="No space left"):
+            journal.compact([opened("1")])
+        assert sorted(path.name for path in tmp_path.iterdir()) == [JOURNAL_FILE]
+        journal.append_soon(closed("1"))
+        assert read(tmp_path) == [opened("1"), closed("1")]
+    journal.close()
+
+
+def test_rewriting_keeps_room_for_the_jobs_that_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path)
+    journal.append(opened("1"))
+    journal.compact([opened("1"), closed("0")])
+    fill_disk(monkeypatch)
+    journal.append_soon(closed("1", *(delivery(),) * 9))
+    assert read(tmp_path) == [opened("1"), closed("0"), closed("1", *(delivery(),) * 9)]
+    journal.close()
 
 
 def test_a_crash_in_the_middle_of_rewriting_leaves_the_old_file(tmp_path: Path) -> None:

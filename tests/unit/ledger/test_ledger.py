@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from sparewatt.core.errors import InternalError, StoreUnavailable, UnbalancedEntry
+from sparewatt.core.errors import DiskFull, InternalError, StoreUnavailable, UnbalancedEntry
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger import journal as journal_module
@@ -268,33 +269,80 @@ async def test_a_request_that_is_cancelled_while_it_waits_holds_nothing(ledger: 
 # when it cannot go on
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "words"),
+    [
+        (errno.ENOSPC, "disk_full", "disk of this gateway is full"),
+        (errno.EIO, "store_unavailable", "cannot write its journal"),
+    ],
+)
 async def test_a_job_is_not_started_when_the_journal_takes_nothing(
-    ledger: Ledger, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, number: int, code: str, words: str
 ) -> None:
-    def full(_record: object) -> None:
-        raise OSError(28, "No space left on device")
-
     hold = await ledger.hold(PAYER, Nano(5))
     assert hold is not None
-    monkeypatch.setattr(journal, "append", full)
-    with pytest.raises(StoreUnavailable, match="journal"):
+    monkeypatch.setattr(ledger.journal, "append", failing(number))
+    with pytest.raises(StoreUnavailable, match=words) as refused:
         ledger.open(opened(hold=hold.amount))
+    assert refused.value.code == code
 
 
-async def test_a_job_that_ends_on_a_full_disk_is_still_posted(
+def failing(number: int) -> Callable[..., int]:
+    def fail(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+async def test_a_job_that_ends_on_a_full_disk_is_journalled_and_posted(
+    ledger: Ledger, books: MemoryBooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, hold = await start(ledger)
+    monkeypatch.setattr(journal_module, "reserve_space", failing(errno.ENOSPC))
+    monkeypatch.setattr(journal_module, "free_bytes", lambda _path: 0)
+    ledger.note_complete(job.id, (delivery(),))
+    end(ledger, job, hold)
+    (left,) = unsettled_jobs(read_journal(tmp_path), now_unix_s=NOW_S)
+    assert (left.state, left.deliveries) == (JobState.DONE, (delivery(),))
+    ledger.journal.check()
+    with pytest.raises(DiskFull):
+        ledger.open(opened("2"))
+    await ledger.flush()
+    assert len(books.jobs) == 1
+
+
+async def test_a_job_that_ends_on_a_broken_disk_is_still_posted(
     ledger: Ledger, books: MemoryBooks, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
     job, hold = await start(ledger)
-    monkeypatch.setattr(os, "write", full)
-    monkeypatch.setattr(journal, "compact", full)
+    monkeypatch.setattr(os, "pwrite", failing(errno.EIO))
+    monkeypatch.setattr(journal, "compact", failing(errno.EIO))
     end(ledger, job, hold)
     with pytest.raises(StoreUnavailable, match="journal"):
         ledger.open(opened("2"))
     await ledger.flush()
     assert len(books.jobs) == 1
+
+
+async def test_a_whole_answer_is_settled_whole_if_the_process_dies_before_it_is_closed(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    job, _ = await start(ledger)
+    ledger.note_progress({job.id: (delivery(3, 1),)})
+    ledger.note_complete(job.id, (delivery(3, 9),))
+    (left,) = unsettled_jobs(read_journal(tmp_path), now_unix_s=NOW_S)
+    assert left.deliveries == (delivery(3, 9),)
+
+
+async def test_an_answer_that_cannot_be_journalled_is_an_error(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job, _ = await start(ledger)
+    monkeypatch.setattr(os, "pwrite", failing(errno.EIO))
+    with pytest.raises(StoreUnavailable, match="cannot write its journal"):
+        ledger.note_complete(job.id, (delivery(),))
+    ledger.note_complete(opened("unknown").id, (delivery(),))
+    assert list(read_journal(tmp_path)) == [job]
 
 
 async def test_no_job_is_started_while_the_books_are_far_behind(

@@ -6,8 +6,13 @@ import struct
 
 import pytest
 
-from sparewatt.core.errors import ProtocolViolation
-from sparewatt.core.limits import LINK_FRAME_BYTES_MAX, LINK_JOBS_MAX, REQUEST_BODY_BYTES_MAX
+from sparewatt.core.errors import LinkFlooded, ProtocolViolation
+from sparewatt.core.limits import (
+    LINK_FRAME_BYTES_MAX,
+    LINK_JOBS_MAX,
+    LOAD_REPORT_INTERVAL_S,
+    REQUEST_BODY_BYTES_MAX,
+)
 from sparewatt.link.gateway_end import JobStream, NodeLink
 from sparewatt.protocol.link.frames import (
     Credit,
@@ -265,6 +270,25 @@ def test_reports_reach_the_observer() -> None:
     link.receive(encode_message(Opcode.SPECS, SPECS) + encode_message(Opcode.LOAD, load))
     link.receive(encode_message(Opcode.GOODBYE, Goodbye(reason="bye")))
     assert (observer.specs, observer.loads) == ([SPECS], [load])
+
+
+def test_an_honest_stream_of_reports_is_taken_and_a_flood_ends_the_link() -> None:
+    link, _, observer, clock = lone_gateway()
+    report = encode_message(Opcode.LOAD, NodeLoad(running=1))
+    for _ in range(1_000):
+        clock.advance(LOAD_REPORT_INTERVAL_S)
+        link.receive(report)
+    assert len(observer.loads) == 1_000
+    with pytest.raises(LinkFlooded):
+        link.receive(report * 1_000)
+    assert len(observer.loads) < 1_500
+
+
+@pytest.mark.parametrize("report", [encode_message(Opcode.SPECS, SPECS), encode_frame(Opcode.PONG, 0, bytes(8))])
+def test_specs_and_pongs_are_metered_too(report: bytes) -> None:
+    link, _, _, _ = lone_gateway()
+    with pytest.raises(LinkFlooded):
+        link.receive(report * 500)
 
 
 def test_a_pong_reports_the_round_trip_time() -> None:

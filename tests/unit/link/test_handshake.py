@@ -82,7 +82,8 @@ async def test_a_node_that_proves_its_key_is_authenticated() -> None:
     near, far = socket_pair()
     welcome, authenticated = await asyncio.gather(node(near), gateway(far))
     assert welcome == WELCOME
-    assert authenticated == AuthenticatedNode(KEY.address, "join-sw-1", SPECS, takes_names=True)
+    assert (authenticated.node_id, authenticated.token, authenticated.takes_names) == (KEY.address, "join-sw-1", True)
+    assert authenticated.read_specs() == SPECS
 
 
 async def test_a_node_without_a_token_sends_none() -> None:
@@ -244,6 +245,31 @@ async def test_a_silent_peer_times_out(half: object, monkeypatch: pytest.MonkeyP
     async with asyncio.timeout(CEILING_S):
         with pytest.raises(LinkLost, match="in time"):
             await (gateway(near) if half is gateway else node(near))
+
+
+async def test_a_peer_has_less_time_for_its_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "LINK_FIRST_MESSAGE_S", 0.01)
+    near, _ = socket_pair()
+    async with asyncio.timeout(CEILING_S):
+        with pytest.raises(LinkLost, match="in time"):
+            await gateway(near)
+    impostor = Impostor()
+    challenge = await impostor.challenged()
+    await asyncio.sleep(0.02)  # longer than it had for its first message
+    assert (await impostor.prove(proof_for(challenge, key=KEY))).node_id == KEY.address
+
+
+async def test_who_a_peer_says_to_be_is_told_before_it_proves_it() -> None:
+    near, far = socket_pair()
+    claimed: list[NodeId] = []
+    half = authenticate_node(far, hosts={HOST}, gateway_version="0.2.0", rng=seeded(1), on_hello=claimed.append)
+    task = asyncio.create_task(half)
+    near.send(encode_message(Opcode.HELLO, HELLO))
+    await near.receive()
+    assert claimed == [KEY.address]
+    near.close()
+    with pytest.raises(LinkLost):
+        await task
 
 
 async def test_a_peer_that_stops_halfway_times_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,3 +93,32 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / SAVED_SETTINGS_FILE).write_bytes(text.encode("latin-1"))
     with pytest.raises(StartupError, match=SAVED_SETTINGS_FILE):
         read_saved_settings(tmp_path)
+
+
+# hosts
+
+
+def test_hosts_are_saved_and_forgotten(tmp_path: Path) -> None:
+    save_settings(node_settings(tmp_path, allow_fetch_hosts="images.example.org"))
+    saved = read_saved_settings(tmp_path)
+    assert merge_saved_settings({}, saved) == {"allow_fetch_hosts": "images.example.org"}
+    assert merge_saved_settings({"allow_fetch_hosts": "none"}, saved) == {}
+
+
+def test_hosts_are_names_in_lower_case_each_once(tmp_path: Path) -> None:
+    settings = node_settings(tmp_path, allow_fetch_hosts="Images.Example.org  b.example:8443 images.example.org")
+    assert settings.fetch_hosts() == ("images.example.org", "b.example:8443")
+    assert node_settings(tmp_path).fetch_hosts() == ()
+
+
+@pytest.mark.parametrize(
+    "given", ["localhost", "127.0.0.1", "[::1]", "*", "*.example.org", "http://a.example", "a.example/b", "a.b" * 100]
+)
+def test_what_is_no_public_name_is_refused_with_an_example(tmp_path: Path, given: str) -> None:
+    with pytest.raises(StartupError, match=r"images\.example\.org"):
+        node_settings(tmp_path, allow_fetch_hosts=given).fetch_hosts()
+
+
+def test_too_many_hosts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="more than 64"):
+        node_settings(tmp_path, allow_fetch_hosts=" ".join(f"h{n}.example" for n in range(65))).fetch_hosts()

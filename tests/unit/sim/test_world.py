@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sparewatt.core.limits import REFUSALS_MAX
-from sparewatt.sim.scenario import FaultRates
+from sparewatt.sim.scenario import FaultRates, Hostility
 from sparewatt.sim.study import (
     SCHEDULERS,
     StudyCase,
@@ -17,6 +17,7 @@ from sparewatt.sim.study import (
     run_scheduler,
     study,
 )
+from sparewatt.sim.world import SLEEPER_JOBS
 
 SMALL = StudyConfig(nodes=24, rate=2.0, duration_s=10.0, seeds=1)
 
@@ -106,4 +107,43 @@ def test_nonsense_passes_and_counts_as_no_answer() -> None:
 def test_faults_change_nothing_else_about_the_fleet() -> None:
     honest, spoilt = make().scenario.sites, make(faults=FaultRates(liars=0.5)).scenario.sites
     assert sum(site.claims > 1 for site in spoilt) == 12
-    assert [replace(site, claims=1.0) for site in spoilt] == list(honest)
+    assert all(site.is_known == (site.claims == 1.0) for site in spoilt), "who lies has not been timed yet"
+    assert [replace(site, claims=1.0, is_known=True) for site in spoilt] == list(honest)
+
+
+# hostile nodes
+
+
+def hostile() -> StudyRun:
+    return run_scheduler(make(faults=FaultRates(hostile=0.5, mtbf_s=1e9)), "balanced")
+
+
+def test_hostile_nodes_get_a_small_share_and_every_job_is_answered() -> None:
+    run = hostile()
+    harmed = sum(run.world.outcomes[way.value] for way in (Hostility.REFUSES, Hostility.SILENT, Hostility.STALLS))
+    assert 0 < harmed < 0.2 * run.world.outcomes["finished"]
+    assert all(job.finished_s is not None for job in run.jobs)
+
+
+def test_each_way_of_being_hostile_is_tried() -> None:
+    sites = make(faults=FaultRates(hostile=1.0)).scenario.sites
+    assert {site.hostility for site in sites} == set(Hostility)
+    assert all(site.claims > 100 and site.usd_per_hour == 0.0 and not site.is_known for site in sites)
+
+
+def test_a_sleeper_serves_before_it_refuses() -> None:
+    case = make()
+    world = case.world()
+    site = next(iter(world.machines)).site.number
+    world.scenario = replace(
+        world.scenario, sites=tuple(replace(each, hostility=Hostility.SLEEPER) for each in world.scenario.sites)
+    )
+    ways = [world._hostility(site) for _ in range(SLEEPER_JOBS + 2)]
+    assert ways == [None] * SLEEPER_JOBS + [Hostility.REFUSES] * 2
+
+
+def test_who_is_absent_gets_no_job() -> None:
+    run = run_scheduler(make(faults=FaultRates(absent=0.5, mtbf_s=1e9)), "balanced")
+    absent = {site.number for site in run.world.scenario.sites if site.is_absent}
+    assert len(absent) == 12
+    assert not absent & {job.site for job in run.jobs}

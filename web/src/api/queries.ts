@@ -1,6 +1,7 @@
 // The page's GET requests, one hook each. TanStack Query shares a reply between components and fetches it again.
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { api, ApiError, forgetLogin, hasLoggedIn, rememberLogin } from "./client";
+import { allPages, type PagedList } from "./pages";
 import type * as schema from "./schema";
 
 const REFRESH_MS = 10_000;
@@ -35,6 +36,16 @@ export function useGet<Reply>(path: string | null, everyMs: number | false = REF
   });
 }
 
+/** Like useGet, for a list that comes in pages. */
+export function useGetAll<Reply extends PagedList>(path: string | null, everyMs: number | false = REFRESH_MS): UseQueryResult<Reply> {
+  return useQuery({
+    queryKey: ["all", path],
+    queryFn: ({ signal }) => allPages(path as string, (page) => api<Reply>(page, { signal })),
+    enabled: path !== null,
+    refetchInterval: everyMs,
+  });
+}
+
 export type Span = "24h" | "30d";
 export const SPANS = ["24h", "30d"] as const;
 
@@ -42,7 +53,7 @@ const nodePath = (id: string) => `/v1/nodes/${encodeURIComponent(id)}`;
 
 export const useNetwork = () => useGet<schema.NetworkOverview>("/v1/network");
 export const useHistory = (kind: schema.HistoryKind, span: Span) => useGet<schema.NetworkHistory>(`/v1/history?kind=${kind}&span=${span}`);
-export const useNodes = (isLoggedIn: boolean, everyMs = REFRESH_MS) => useGet<schema.NodeList>(isLoggedIn ? "/v1/nodes" : null, everyMs);
+export const useNodes = (isLoggedIn: boolean, everyMs = REFRESH_MS) => useGetAll<schema.NodeList>(isLoggedIn ? "/v1/nodes" : null, everyMs);
 export const useNode = (id: string) => useGet<schema.Node>(nodePath(id), REFRESH_FAST_MS);
 export const useUptime = (id: string) => useGet<schema.UptimeCalendar>(`${nodePath(id)}/history`, 60_000);
 export const useReputation = (id: string) => useGet<schema.NodeReputation>(`${nodePath(id)}/reputation`);

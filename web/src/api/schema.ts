@@ -8,11 +8,11 @@ export type HistoryKind = "error" | "model" | "network";
 export type HistorySpan = "1h" | "24h" | "30d";
 export type JobStateName = "cancelled" | "done" | "failed";
 export type LimitReset = "daily" | "monthly" | "weekly";
-export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "vram";
+export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
-export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "offline" | "prompt_too_long" | "too_little_vram";
+export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
 export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
 export type RoleName = "operator" | "owner" | "user";
 export type ScopeName = "admin" | "inference" | "lease" | "node";
@@ -838,9 +838,11 @@ export interface ModelDemand {
   keys: number;
 }
 
+/** A page of up to 200 models, those of the most owners first. */
 export interface ModelList {
   object: "list";
   data: Model[];
+  next: string | null;
 }
 
 /** Dollars per million tokens, as decimal strings, each with a sentence that says how it was derived. */
@@ -849,6 +851,7 @@ export interface ModelPrice {
   completion_usd_per_mtok: string;
   prompt_derivation: string;
   completion_derivation: string;
+  notice: string | null;
 }
 
 /** The lowest price of all nodes, in dollars per token, as decimal strings. */
@@ -992,12 +995,14 @@ export interface NodeGpu {
   measured: GpuMeasures;
 }
 
-/** All nodes; with a query, those that its policy allows. Only then the fields after `data` are there. */
+/** A page of all nodes; with a query, of those that its policy allows. Only then the fields after `next` are there. A page has up to 200 nodes, and fewer where these have very many models. */
 export interface NodeList {
   object: "list";
   data: Node[];
+  next: string | null;
   policy?: Record<string, unknown>;
   total?: number;
+  allowed?: number;
   funnel?: PolicyFilterStep[];
   nearest_relaxations?: string[];
 }
@@ -1314,8 +1319,14 @@ export interface RankedNode {
 }
 
 export interface Readiness {
-  status: "ready";
+  status: "not_ready" | "ready";
   nodes_serving: number;
+  causes: ReadinessCause[];
+}
+
+export interface ReadinessCause {
+  code: string;
+  message: string;
 }
 
 export interface RegionNodes {

@@ -114,7 +114,7 @@ const COLUMNS: Column<NodeModel>[] = [
   {
     name: "Price per 1M, in / out",
     cell: ({ price }) => (
-      <span title={price.completion_derivation}>
+      <span title={price.notice ?? price.completion_derivation}>
         {usd(price.prompt_usd_per_mtok)} / {usd(price.completion_usd_per_mtok)}
       </span>
     ),

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useLocation } from "wouter";
 import { api } from "@/api/client";
+import { allPages } from "@/api/pages";
 import type { Node, NodeList } from "@/api/schema";
 import { DataTable, type Column } from "@/components/DataTable";
 import { JoinHint } from "@/components/JoinHint";
@@ -17,8 +18,8 @@ export default function Nodes() {
   const [policy, setPolicy] = useQueryText("q");
   const path = policy ? `/v1/nodes?q=${encodeURIComponent(policy)}` : "/v1/nodes";
   const nodes = useQuery({
-    queryKey: [path],
-    queryFn: ({ signal }) => api<NodeList>(path, { signal }),
+    queryKey: ["all", path],
+    queryFn: ({ signal }) => allPages(path, (page) => api<NodeList>(page, { signal })),
     refetchInterval: 3_000,
     placeholderData: (before) => before,
     retry: false,
@@ -57,11 +58,11 @@ export default function Nodes() {
   );
 }
 
-function FilterSummary({ nodes: { data, total, funnel, nearest_relaxations: relaxations } }: { nodes: NodeList }) {
+function FilterSummary({ nodes: { data, total, allowed, funnel, nearest_relaxations: relaxations } }: { nodes: NodeList }) {
   if (!funnel) return null;
   return (
     <p className="small text-muted">
-      {count(data.length)} of {count(total ?? 0)} nodes: {funnel.map((step) => `${step.filter} removed ${step.dropped}`).join(", ") || "none removed"}
+      {count(allowed ?? data.length)} of {count(total ?? 0)} nodes: {funnel.map((step) => `${step.filter} removed ${step.dropped}`).join(", ") || "none removed"}
       {relaxations?.length ? `. Nearest change: ${relaxations.map(formatRelaxation).join("; ")}` : ""}
     </p>
   );

@@ -15,8 +15,8 @@ from msgspec import UNSET, UnsetType
 from sparewatt.accounts.account_service import AccountService
 from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.accounts.keys import KeyService
+from sparewatt.accounts.login_limits import LoginLimiter
 from sparewatt.accounts.principal import Principal
-from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.accounts.sessions import Sessions, csrf_token
 from sparewatt.api.accounts.keys import describe_key, policy_json, policy_text, scope_names
 from sparewatt.api.endpoint import endpoint
@@ -63,8 +63,7 @@ class OwnAccountEndpoints:
     accounts: AccountService
     keys: KeyService
     caches: AccountCaches
-    login_limiter: PublicRateLimiter
-    """Limits how often a password can be tried."""
+    login_limiter: LoginLimiter
 
     @endpoint("GET /v1/me", access="identified")
     async def show_me(self, request: web.Request, principal: Principal) -> PrincipalInfo:
@@ -99,9 +98,10 @@ class OwnAccountEndpoints:
         It takes the password, so that a leaked key is not enough.
         """
         body = await read_json(request, AccountClosureBody)
-        self.login_limiter.admit(address=context_of(request).address, email=principal.account_id)
+        attempt = self.login_limiter.admit(principal.account_id, address=context_of(request).address)
         row = await self.accounts.get(principal.account_id)
         row = await self.accounts.close_own(row, password=body.password)
+        attempt.succeed()
         await self.caches.invalidate(row.id)
         return describe_account(row)
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from msgspec import UNSET
 
 from sparewatt.accounts.account_service import AccountService, Signup, SignupHook, SignupMode, normalize_email
+from sparewatt.accounts.login_limits import LoginLimiter
 from sparewatt.accounts.mail import Mailer, reset_message
 from sparewatt.accounts.principal import Principal
 from sparewatt.accounts.public_rate_limits import PublicRateLimiters
@@ -21,7 +22,7 @@ from sparewatt.api.accounts.accounts import describe_account
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import AccountId
-from sparewatt.edge.auth import RequestContext, clear_cookie, set_cookie
+from sparewatt.edge.auth import RequestContext, clear_cookie, device_cookie_name, set_cookie, set_device_cookie
 from sparewatt.edge.bodies import json_reply, read_json
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.accounts import (
@@ -45,6 +46,7 @@ class SessionEndpoints:
     accounts: AccountService
     sessions: Sessions
     limiters: PublicRateLimiters
+    login_limiter: LoginLimiter
     signup_mode: SignupMode
     signup_hook: SignupHook
     mailer: Mailer | None
@@ -64,18 +66,20 @@ class SessionEndpoints:
         signup = Signup(body.email, body.password, body.name, body.invite)
         row = await self.accounts.sign_up(signup, mode=self.signup_mode)
         notice = await self.signup_hook.on_signup(row.id, address=context.address)
-        return await self._begin_session(context, row.id, status=201, notice=notice)
+        return await self._begin_session(context, row.id, login=_login_named(body.email), status=201, notice=notice)
 
     @endpoint("POST /v1/login", access="public", body=LoginBody, reply=NewSession)
     async def log_in(self, request: web.Request) -> web.Response:
-        """Log in by e-mail and password. The reply sets the session's cookie."""
+        """Log in by e-mail and password. The reply sets the session's cookie, and a device token beside it."""
         context = context_of(request)
         check_origin(request.headers.get("origin"), ours=self.origins)
         body = await read_json(request, LoginBody)
-        email = body.email.strip().lower()[:_EMAIL_COUNTED_CHARS_MAX]
-        self.limiters.login.admit(address=context.address, email=email)
+        login = _login_named(body.email)
+        device = request.cookies.get(device_cookie_name(context.settings))
+        attempt = self.login_limiter.admit(login, address=context.address, device=device)
         account_id = await self.accounts.log_in(body.email, body.password)
-        return await self._begin_session(context, account_id)
+        attempt.succeed()
+        return await self._begin_session(context, account_id, login=login)
 
     @endpoint("POST /v1/logout", access="identified", reply=LogoutResult)
     async def log_out(self, request: web.Request, principal: Principal) -> web.Response:
@@ -90,13 +94,14 @@ class SessionEndpoints:
     async def change_password(self, request: web.Request, principal: Principal) -> PasswordChangeResult:
         """Change the password. All other sessions of the account end."""
         body = await read_json(request, PasswordChangeBody)
-        self.limiters.login.admit(address=context_of(request).address, email=principal.account_id)
+        attempt = self.login_limiter.admit(principal.account_id, address=context_of(request).address)
         await self.accounts.change_password(
             principal.account_id,
             current=body.current_password,
             new=body.password,
             keep_session=principal.session.hash if principal.session is not None else b"",
         )
+        attempt.succeed()
         self.sessions.invalidate(principal.account_id)
         return PasswordChangeResult()
 
@@ -117,18 +122,29 @@ class SessionEndpoints:
             self.mailer.enqueue(reset_message(email, token, root_url=self.root_url))
         return PasswordResetRequestResult()
 
-    @endpoint("POST /v1/password/reset", access="public", body=PasswordResetBody)
-    async def reset_password(self, request: web.Request) -> PasswordChangeResult:
+    @endpoint("POST /v1/password/reset", access="public", body=PasswordResetBody, reply=PasswordChangeResult)
+    async def reset_password(self, request: web.Request) -> web.Response:
         """Set a new password with a reset token. All sessions of the account end."""
+        context = context_of(request)
         check_origin(request.headers.get("origin"), ours=self.origins)
         body = await read_json(request, PasswordResetBody)
-        self.limiters.reset.admit(address=context_of(request).address)
+        self.limiters.reset.admit(address=context.address)
         account_id = await self.accounts.reset_password(body.token, body.password)
         self.sessions.invalidate(account_id)
-        return PasswordChangeResult()
+        reply = json_reply(PasswordChangeResult())
+        login = (await self.accounts.get(account_id)).email
+        if login is not None:
+            set_device_cookie(reply, self.login_limiter.devices.issue(login), context.settings)
+        return reply
 
     async def _begin_session(
-        self, context: RequestContext, account_id: AccountId, *, status: int = 200, notice: str | None = None
+        self,
+        context: RequestContext,
+        account_id: AccountId,
+        *,
+        login: str,
+        status: int = 200,
+        notice: str | None = None,
     ) -> web.Response:
         token = await self.sessions.begin(account_id)
         session = NewSession(
@@ -138,4 +154,10 @@ class SessionEndpoints:
         )
         reply = json_reply(session, status=status)
         set_cookie(reply, token, context.settings)
+        set_device_cookie(reply, self.login_limiter.devices.issue(login), context.settings)
         return reply
+
+
+def _login_named(email: str) -> str:
+    """What wrong passwords are counted by: what was typed, also if that is no e-mail address."""
+    return email.strip().lower()[:_EMAIL_COUNTED_CHARS_MAX]

@@ -17,6 +17,7 @@ _SYMBOLS = {
     NodeState.DRAINING: "‖",
     NodeState.PAUSED: "‖",
 }
+MODELS_SHOWN = 200
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
 <meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><title>Sparewatt</title>
@@ -53,7 +54,9 @@ def render_status(nodes: Collection[tuple[NodeRow, NodeState]], *, jobs_running:
         running=jobs_running,
         models=len(models),
         regions="".join(_table_row(region, _state_counts(by_region[region])) for region in sorted(by_region)),
-        model_rows="".join(_table_row(model, str(models[model]), str(warm[model])) for model in sorted(models)),
+        model_rows="".join(
+            _table_row(model, str(models[model]), str(warm[model])) for model, _ in models.most_common(MODELS_SHOWN)
+        ),
     )
 
 

@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 from aiohttp import web
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
+from sparewatt.api.paging import PAGE_QUERY, PageSelection, read_cursor, read_limit, take_turns, write_cursor
 from sparewatt.core.errors import ModelNotFound
+from sparewatt.core.ids import AccountId
 from sparewatt.inference.capabilities import assumed
 from sparewatt.inference.fleet.model_catalog import ModelCatalog, base_name
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
 from sparewatt.protocol.link.node_report import ModelReport
+
+
+class ModelKey(NamedTuple):
+    """Models of many owners first: whoever makes up names cannot push them off the first page."""
+
+    minus_owners: int
+    id: str
+
+
+class ServedModel(NamedTuple):
+    reports: list[ModelReport]
+    owners: set[AccountId | None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,28 +42,41 @@ class ModelEndpoints:
     started_unix_s: float
     """When this gateway started."""
 
-    @endpoint("GET /v1/models", access="inference")
-    async def list_models(self, _: web.Request, __: Principal) -> ModelList:
-        """List the models that can be asked for right now."""
-        reports = self._reports_by_model()
-        return ModelList(data=[self._describe(model, reports[model]) for model in sorted(reports)])
+    @endpoint("GET /v1/models", access="inference", query=PAGE_QUERY)
+    async def list_models(self, request: web.Request, _: Principal) -> ModelList:
+        """List the models that can be asked for right now, 200 to a page, those of the most owners first."""
+        limit = read_limit(request)
+        page: PageSelection[ModelKey, str] = PageSelection(after=read_cursor(request, ModelKey), limit=limit)
+        reports = await self._reports_by_model()
+        for model, found in reports.items():
+            page.add(ModelKey(-len(found.owners), model), model)
+        shown = page.items()
+        following = write_cursor(shown[limit - 1][0]) if len(shown) > limit else None
+        data = [self._describe(model, reports[model].reports) for _, model in shown[:limit]]
+        return ModelList(data=data, next=following)
 
     @endpoint("GET /v1/models/{model:.+}", access="inference")
     async def show_model(self, request: web.Request, _: Principal) -> Model:
         """Show one model."""
-        asked, reports = request.match_info["model"], self._reports_by_model()
+        asked, reports = request.match_info["model"], await self._reports_by_model()
         model = self.catalog.resolve(asked, is_served=reports.__contains__).name
         if model not in reports:
             raise ModelNotFound(model, nearest=nearest_models(model, reports))
-        return self._describe(model, reports[model])
+        return self._describe(model, reports[model].reports)
 
-    def _reports_by_model(self) -> dict[str, list[ModelReport]]:
+    async def _reports_by_model(self) -> dict[str, ServedModel]:
         """Of connected nodes. A second quantization on a node counts with the first."""
-        reports: dict[str, list[ModelReport]] = {}
-        for row in self.rows:
+        found: dict[str, ServedModel] = {}
+
+        def visit(row: NodeRow) -> int:
             for model in row.models.values() if row.connected else ():
-                reports.setdefault(base_name(model.id, row.models), []).append(model)
-        return reports
+                served = found.setdefault(base_name(model.id, row.models), ServedModel([], set()))
+                served.reports.append(model)
+                served.owners.add(row.owner)
+            return 1 + len(row.models)
+
+        await take_turns(list(self.rows), visit)
+        return found
 
     def _describe(self, model_id: str, reports: Sequence[ModelReport]) -> Model:
         first = [report for report in reports if report.id == model_id]

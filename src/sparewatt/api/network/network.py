@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from statistics import median
 
 from aiohttp import web
@@ -12,6 +13,7 @@ from aiohttp import web
 from sparewatt.accounts.account_service import SignupMode
 from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.api.endpoint import endpoint
+from sparewatt.api.paging import PAGE_MAX, take_turns
 from sparewatt.core.clock import Clock
 from sparewatt.core.money import format_usd
 from sparewatt.edge.middleware import context_of
@@ -52,7 +54,7 @@ class NetworkEndpoints:
             totals=self.totals(),
             regions=_regions(states),
             classes=_classes(present),
-            models=_models(present),
+            models=await _models(present),
         )
 
 
@@ -79,12 +81,17 @@ def _classes(rows: Sequence[NodeRow]) -> list[GpuClassSummary]:
     ]
 
 
-def _models(rows: Sequence[NodeRow]) -> list[NetworkModel]:
+async def _models(rows: Sequence[NodeRow]) -> list[NetworkModel]:
     by_model: dict[str, list[ModelReport]] = {}
-    for row in rows:
+
+    def visit(row: NodeRow) -> int:
         for model in row.models.values():
             by_model.setdefault(model.id, []).append(model)
-    return [_model_of(model_id, by_model[model_id]) for model_id in sorted(by_model)]
+        return 1 + len(row.models)
+
+    await take_turns(rows, visit)
+    shown = nsmallest(PAGE_MAX, by_model, key=lambda model_id: (-len(by_model[model_id]), model_id))
+    return [_model_of(model_id, by_model[model_id]) for model_id in sorted(shown)]
 
 
 def _model_of(model_id: str, reports: Sequence[ModelReport]) -> NetworkModel:

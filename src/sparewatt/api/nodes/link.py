@@ -9,14 +9,15 @@ from aiohttp import web
 
 from sparewatt.api.endpoint import endpoint
 from sparewatt.core.limits import LINK_MESSAGE_BYTES_MAX
+from sparewatt.edge.middleware import context_of
 from sparewatt.link.aiohttp_sockets import AiohttpSocket
 from sparewatt.link.sockets import Socket
 from sparewatt.protocol.link.frames import LINK_PATH
 
 
 class LinkServer(Protocol):
-    async def serve(self, socket: Socket) -> None:
-        """One connection until it is a link or is rejected. A link then lives by what its socket calls."""
+    async def serve(self, socket: Socket, *, address: str) -> None:
+        """One connection from `address` until it is a link or is rejected. A link lives by what its socket calls."""
         ...
 
 
@@ -31,7 +32,7 @@ class LinkEndpoints:
         await ws.prepare(request)
         socket = AiohttpSocket(ws)
         try:
-            await self.links.serve(socket)
+            await self.links.serve(socket, address=context_of(request).address)
             await socket.wait_closed()
         finally:
             socket.abort()

@@ -1,7 +1,7 @@
 """GET /v1/nodes and /v1/nodes/{node_id}: every node, with what it claims and what was measured side by side.
 
 A query string in the vocabulary of a policy lists only the nodes that this policy allows, in its order; the reply has
-how many nodes each filter dropped. Jobs are counted over all processes of this gateway.
+how many nodes each filter dropped. Lists come in pages. Jobs are counted over all processes of this gateway.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
+from sparewatt.api.nodes.node_listing import NameKey, NodeListing, PolicyKey
+from sparewatt.api.paging import PAGE_QUERY, read_cursor, read_limit, take_turns, write_cursor
 from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import WORK, EmptyMessage, NodeWork, WorkReply
 from sparewatt.core.clock import Clock
@@ -25,13 +28,9 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.metering.derivation import derivation_of, is_paid_by_the_hour
-from sparewatt.inference.verdicts import facts_of
-from sparewatt.policy.formatter import explain_relaxation, to_object
-from sparewatt.policy.list_order import sort_key
-from sparewatt.policy.model import Policy
+from sparewatt.policy.formatter import to_object
 from sparewatt.policy.model_names.parser import without_directories
 from sparewatt.policy.parser import read_query
-from sparewatt.policy.relaxation import check_node, funnel, relaxations
 from sparewatt.protocol.api.nodes import (
     GpuMeasures,
     ModelPrice,
@@ -43,12 +42,15 @@ from sparewatt.protocol.api.nodes import (
     NodeMeasures,
     NodeModel,
     NodeSensors,
-    PolicyFilterStep,
 )
 from sparewatt.protocol.link.node_report import GpuSpec, ModelReport, NodeSpecs, Sensors, Speed
 from sparewatt.protocol.link.reference_load import REFERENCE_TOKENS
 from sparewatt.telemetry.feed.public import handle_of, may_know_all
 
+PAGE_MODELS_MAX = 2_000
+"""On one page: a megabyte of JSON, encoded in some milliseconds."""
+MODEL_STEPS = 4
+"""Units of work to describe one model."""
 PeerWork = Sequence[Mapping[str, NodeWork]]
 """By node, the jobs that each other process of this gateway sent."""
 
@@ -60,19 +62,31 @@ class NodeEndpoints:
     sensors_of: Callable[[NodeId], Sensors | None]
     """The latest readings of a node."""
     peers: PeerClient
+    price_notice: Callable[[ModelReport], str | None] = lambda _: None
+    """What the owner of a node should know about its price for a model, if anything."""
     handle_secret: bytes
     """Keys the handles by which the public feed names nodes."""
     clock: Clock
 
-    @endpoint("GET /v1/nodes", access="inference", query=("region", "gpu", "gpu_class", "sort"))
+    @endpoint("GET /v1/nodes", access="inference", query=("region", "gpu", "gpu_class", "sort", *PAGE_QUERY))
     async def list_nodes(self, request: web.Request, principal: Principal) -> NodeList:
-        """List the nodes, by any field of a policy."""
-        policy = read_query(request.query.items()) if request.query else None
-        peer_work = await self._ask_peers()
-        rows = sorted(self.table, key=lambda row: (not row.connected, row.specs.name, row.id))
-        if policy is None:
-            return NodeList(data=[self._describe(row, principal, peer_work) for row in rows])
-        return self._filter(policy, rows, principal, peer_work)
+        """List the nodes, by any field of a policy, 200 to a page."""
+        conditions = [(name, value) for name, value in request.query.items() if name not in PAGE_QUERY]
+        policy = read_query(conditions) if conditions else None
+        after = read_cursor(request, NameKey) if policy is None else read_cursor(request, PolicyKey)
+        limit = read_limit(request)
+        listing = NodeListing(policy, after=after, limit=limit)
+        await take_turns(list(self.table), listing.add)
+        data, following = await self._describe_page(listing.page.items(), principal, limit)
+        return NodeList(
+            data=data,
+            next=following,
+            policy=UNSET if policy is None else to_object(policy),
+            total=UNSET if policy is None else listing.total,
+            allowed=listing.allowed,
+            funnel=listing.funnel(),
+            nearest_relaxations=listing.nearest_relaxations(),
+        )
 
     @endpoint("GET /v1/nodes/{node_id}", access="inference")
     async def show_node(self, request: web.Request, principal: Principal) -> Node:
@@ -99,23 +113,20 @@ class NodeEndpoints:
     async def _ask_peers(self) -> PeerWork:
         return [reply.nodes for reply in await self.peers.ask_all(WORK, EmptyMessage())]
 
-    def _filter(self, policy: Policy, rows: Sequence[NodeRow], principal: Principal, peer_work: PeerWork) -> NodeList:
-        """The nodes that a policy allows, and why the others are not among them."""
-        facts = {row.id: facts_of(row) for row in rows}
-        allowed = [row for row in rows if check_node(policy, facts[row.id]) is None]
-        allowed.sort(key=lambda row: (not row.connected, *sort_key(policy, facts[row.id])))
-        connected = [facts[row.id] for row in rows if row.connected]
-        nearest = [] if allowed else relaxations(policy, connected)
-        return NodeList(
-            data=[self._describe(row, principal, peer_work) for row in allowed],
-            policy=to_object(policy),
-            total=len(rows),
-            funnel=[
-                PolicyFilterStep(filter=step.field, dropped=step.dropped, left=step.left)
-                for step in funnel(policy, list(facts.values()))
-            ],
-            nearest_relaxations=[explain_relaxation(relaxation) for relaxation in nearest],
-        )
+    async def _describe_page(
+        self, found: Sequence[tuple[tuple[Any, ...], NodeRow]], principal: Principal, limit: int
+    ) -> tuple[list[Node], str | None]:
+        """The nodes of a page, and the cursor behind them. `found` has one more than the page, if one follows."""
+        peer_work = await self._ask_peers()
+        fits = _fitting(found, limit)
+        described: list[Node] = []
+
+        def describe(row: NodeRow) -> int:
+            described.append(self._describe(row, principal, peer_work))
+            return MODEL_STEPS * len(row.specs.models)
+
+        await take_turns([row for _, row in found[:fits]], describe)
+        return described, write_cursor(found[fits - 1][0]) if fits < len(found) else None
 
     def _describe(self, row: NodeRow, principal: Principal, peer_work: PeerWork) -> Node:
         """Sensors are for the owner and for operators only: they show when a person uses the machine."""
@@ -136,7 +147,12 @@ class NodeEndpoints:
             gpus=[_gpu_of(gpu) for gpu in specs.gpus],
             paused=row.load.paused,
             kv_used=row.load.kv_used,
-            models=[_model_of(model, hourly_price_nano=specs.hourly_price_nano) for model in specs.models],
+            models=[
+                _model_of(
+                    model, hourly_price_nano=specs.hourly_price_nano, price_notice=self._price_notice_of(row, model)
+                )
+                for model in specs.models
+            ],
             running=row.load.running,
             queued=row.load.queued,
             slots=specs.slots,
@@ -148,6 +164,19 @@ class NodeEndpoints:
             yours=row.owner is not None and row.owner == principal.account_id,
             sensors=None if sensors is None else msgspec.convert(sensors, NodeSensors, from_attributes=True),
         )
+
+    def _price_notice_of(self, row: NodeRow, model: ModelReport) -> str | None:
+        return self.price_notice(model) if row.connected else None
+
+
+def _fitting(found: Sequence[tuple[tuple[Any, ...], NodeRow]], limit: int) -> int:
+    """How many of them are on one page: at least one, and fewer than `limit` if they have very many models."""
+    models = 0
+    for count, (_, row) in enumerate(found[:limit]):
+        models += len(row.specs.models)
+        if count and models > PAGE_MODELS_MAX:
+            return count
+    return min(len(found), limit)
 
 
 def total_work(row: NodeRow, peer_work: PeerWork) -> NodeWork:
@@ -175,7 +204,7 @@ def _gpu_of(gpu: GpuSpec) -> NodeGpu:
     )
 
 
-def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
+def _model_of(model: ModelReport, *, hourly_price_nano: int, price_notice: str | None) -> NodeModel:
     derivation = derivation_of(model, hourly_price_nano=hourly_price_nano)
     return NodeModel(
         id=model.id,
@@ -192,6 +221,7 @@ def _model_of(model: ModelReport, *, hourly_price_nano: int) -> NodeModel:
             completion_usd_per_mtok=format_usd(model.completion_price_nano),
             prompt_derivation=derivation.prompt,
             completion_derivation=derivation.completion,
+            notice=price_notice,
         ),
     )
 

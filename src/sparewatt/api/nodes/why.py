@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ from sparewatt.inference.matcher.model import Rejection
 from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.api.nodes import MatchLosses, ModelDemand, NodeMatchReport
+from sparewatt.protocol.link.node_report import ModelReport
 
 LOOKED_BACK_DEFAULT = 1_000
 
@@ -50,6 +51,8 @@ class WhyEndpoints:
     process_count: int
     """Of this gateway."""
     demand: UnmetDemand
+    price_notice: Callable[[ModelReport], str | None] = lambda _: None
+    """What the owner of a node should know about its price for a model, if anything."""
 
     @endpoint("GET /v1/nodes/{node_id}/why", access="identified", query=("last",))
     async def show_why(self, request: web.Request, principal: Principal) -> NodeMatchReport:
@@ -62,7 +65,8 @@ class WhyEndpoints:
             raise NotOwner("This node belongs to another account. Only its owner may ask why it gets no jobs.")
         report = await self._look_back_everywhere(row, count=count)
         report.wanted = [each for each in report.wanted if not self.table.capacity.nodes(ModelId(each.name))]
-        return match_report_of(report, row)
+        notices = (self.price_notice(model) for model in row.models.values())
+        return match_report_of(report, row, price_notices=[notice for notice in notices if notice is not None])
 
     def handlers(self) -> list[PeerHandler[Any, Any]]:
         return [PeerHandler(WHY, self.answer_why)]
@@ -87,7 +91,7 @@ class WhyEndpoints:
         return report
 
 
-def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
+def match_report_of(report: WhyReport, row: NodeRow, *, price_notices: Sequence[str] = ()) -> NodeMatchReport:
     return NodeMatchReport(
         node=row.id,
         name=row.specs.name,
@@ -103,7 +107,7 @@ def match_report_of(report: WhyReport, row: NodeRow) -> NodeMatchReport:
         ruled_out=report.ruled_out,
         unlisted=report.unlisted,
         wanted=[ModelDemand(model=each.name, requests=each.requests, keys=each.keys) for each in report.wanted],
-        sentences=sentences(report),
+        sentences=[*sentences(report), *price_notices],
     )
 
 

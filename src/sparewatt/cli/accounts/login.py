@@ -120,8 +120,8 @@ def _log_in(client: ApiClient, path: str, body: Mapping[str, object], *, as_json
     """Open a session, make a key for this machine, end the session, and save the key."""
     reply = client.post(path, body)
     session = reply.parse(NewSession)
-    cookie = (reply.headers.get("Set-Cookie") or "").partition(";")[0]
-    headers = {"Cookie": cookie, "x-sparewatt-csrf": session.csrf_token}
+    cookies = "; ".join(cookie.partition(";")[0] for cookie in reply.headers.get_all("Set-Cookie", []))
+    headers = {"Cookie": cookies, "x-sparewatt-csrf": session.csrf_token}
     wanted = {"name": f"login on {_machine_name()}", "scopes": list(SCOPES), "expires_in_s": KEY_LIFE_S}
     key = client.post("/keys", wanted, headers=headers).parse(CreatedKey)
     client.post("/logout", {}, headers=headers)

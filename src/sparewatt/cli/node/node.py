@@ -54,6 +54,14 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
     help="A fact of the model server that it does not report, as slots=64; may be repeated. 'auto' forgets them.",
 )
 @click.option(
+    "--allow-fetch-host",
+    "allow_fetch_hosts",
+    multiple=True,
+    metavar="HOST",
+    callback=lambda _context, _option, given: " ".join(given) or None,
+    help="Let this node fetch pictures from this public host; may be repeated. 'none' forgets them.",
+)
+@click.option(
     "--data",
     "data_dir",
     type=click.Path(path_type=Path),

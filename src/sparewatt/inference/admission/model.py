@@ -1,4 +1,4 @@
-"""Types of admission: the job's size and key, free slots, and the bounds of the waiting line."""
+"""Types of admission: the job's size, account and key, free slots, and the bounds of the waiting line."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import Protocol
 
 import msgspec
 
-from sparewatt.core.ids import KeyId, ModelId
+from sparewatt.core.ids import AccountId, KeyId, ModelId
 from sparewatt.core.limits import MIB
 
 WAITING_PER_BAND_MAX = 100
 """Jobs of one priority that wait for one model: at a job a second, the last of them just makes it in time."""
 
-WAITING_PER_KEY_MAX = 50
-"""Of those, one key's: nobody fills a band alone."""
+WAITING_PER_ACCOUNT_MAX = 50
+"""Of those, one account's, however many keys it has: nobody fills a band alone."""
 
 WAITING_BYTES_MAX = 256 * MIB
 """Bodies that wait, over all models: a dozen of the largest, a hundred thousand of the usual."""
+
+ACCOUNT_BYTES_SHARE = 0.5
+"""Of those bytes, how much may be one account's."""
 
 WAITING_S_MAX = 60.0
 """Clients and proxies give up after a minute or so; an answer that says when to come back is better than theirs."""
@@ -45,6 +48,7 @@ class TicketState(enum.Enum):
 class AdmissionRequest(msgspec.Struct, frozen=True):
     """A job as admission sees it."""
 
+    account_id: AccountId
     key_id: KeyId
     model: ModelId
     cost_tokens: int
@@ -77,10 +81,14 @@ class AdmissionRules:
     """Bounds of a line, and how it is shared."""
 
     per_band: int = WAITING_PER_BAND_MAX
-    per_key: int = WAITING_PER_KEY_MAX
+    per_account: int = WAITING_PER_ACCOUNT_MAX
     bytes_max: int = WAITING_BYTES_MAX
     wait_s: float = WAITING_S_MAX
     quantum_tokens: int = 1_000
-    """Quantum of deficit round robin, about one chat: a key with small jobs sends a few, then the next is served."""
+    """Quantum of deficit round robin, about one chat: whoever has small jobs sends a few, then the next is served."""
     guaranteed: Mapping[Priority, float] = field(default_factory=_shares)
     """What a band gets for each token that others get, however busy those above it are."""
+
+    @property
+    def account_bytes_max(self) -> int:
+        return int(self.bytes_max * ACCOUNT_BYTES_SHARE)

@@ -25,7 +25,7 @@ class LaneShare(NamedTuple):
 
 
 def cost_tokens(prompt_tokens: int, output_tokens: int) -> int:
-    """What a job takes of its key's share."""
+    """What a job takes of its account's share, and within that of its key's."""
     return max(1, prompt_tokens + OUTPUT_WEIGHT * output_tokens)
 
 
@@ -67,10 +67,9 @@ def is_shed(priority: Priority, *, saturation: float, chance: float) -> bool:
     return priority is Priority.LOW and chance < shed_probability(saturation)
 
 
-def position_after(ahead_in_lane: int, other_lanes: Sequence[int], *, in_bands_above: int) -> int:
-    """The place in line of a job that has so many of its own key's before it, if keys are served in rotation."""
-    others = sum(min(waiting, ahead_in_lane + 1) for waiting in other_lanes)
-    return in_bands_above + others + ahead_in_lane + 1
+def ahead_of(ahead_in_lane: int, other_lanes: Sequence[int]) -> int:
+    """How many are served before a job with so many before it in its own lane, if lanes are served in rotation."""
+    return ahead_in_lane + sum(min(waiting, ahead_in_lane + 1) for waiting in other_lanes)
 
 
 def retry_after_s(position: int, *, pace_s: float) -> float:

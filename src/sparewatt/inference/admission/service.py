@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import JobShed, NoCapacity, QueueFull, ShuttingDown, SparewattError
-from sparewatt.core.ids import ModelId
+from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.core.rng import Rng
 from sparewatt.inference.admission.model import AdmissionRequest, AdmissionRules, CapacityView, Priority, TicketState
 from sparewatt.inference.admission.rules import is_shed, retry_after_s
@@ -92,6 +92,8 @@ class AdmissionControl:
         self._lines: dict[str, ModelQueue] = {}
         """Only models with waiting jobs."""
         self._bytes_waiting = 0
+        self._bytes_by_account: dict[AccountId, int] = {}
+        """Only accounts with waiting jobs."""
         self._to_move: dict[str, None] = {}
         self._move_timer: Timer | None = None
         self._closed = False
@@ -155,7 +157,7 @@ class AdmissionControl:
         self._lines[job.model] = found
         self._make_room(job, found)
         found.line.join(ticket)
-        self._bytes_waiting += job.body_bytes
+        self._count_bytes(job, job.body_bytes)
         ticket.since_s = self._clock.now_s()
         ticket.timer = self._clock.call_later(self._rules.wait_s, lambda: self._time_out(ticket))
         if self._capacity.free(job.model) > 0:
@@ -169,19 +171,24 @@ class AdmissionControl:
         ):
             text = f"{job.model!r} is busy, and low-priority requests are turned away first."
             return JobShed(text, retry_after_s=self._retry_after_s(ticket, found))
-        if line.key_is_full(job):
-            text = f"This key has {self._rules.per_key} requests waiting for {job.model!r} already, which is its share."
-            return QueueFull(text, retry_after_s=self._retry_after_s(ticket, found))
-        if line.band_is_full(job) and line.displaced_by(job) is None:
+        if self._is_without_room(job, line) and line.displaced_by(job) is None:
             return self._full(ticket, found)
+        own_bytes = self._bytes_by_account.get(job.account_id, 0)
+        if own_bytes + job.body_bytes > self._rules.account_bytes_max:
+            text = "Too many large requests of this account are waiting here already. Wait for one of them to start."
+            return QueueFull(text, retry_after_s=self._retry_after_s(ticket, found))
         if self._bytes_waiting + job.body_bytes > self._rules.bytes_max:
             text = "Too many large requests are waiting here already."
             return QueueFull(text, retry_after_s=self._retry_after_s(ticket, found))
         return None
 
+    @staticmethod
+    def _is_without_room(job: AdmissionRequest, line: WaitingLine[Ticket]) -> bool:
+        return line.account_is_full(job) or line.band_is_full(job)
+
     def _make_room(self, job: AdmissionRequest, found: ModelQueue) -> None:
-        """In a full band, the key with the longest lane loses its newest job to a key with fewer."""
-        if not found.line.band_is_full(job):
+        """Where there is no room, who has the most in line loses the newest job to one with fewer."""
+        if not self._is_without_room(job, found.line):
             return
         displaced = found.line.displaced_by(job)
         if displaced is not None:
@@ -189,7 +196,11 @@ class AdmissionControl:
             self._remove_and_refuse(displaced, self._full(displaced, found))
 
     def _full(self, ticket: Ticket, found: ModelQueue) -> QueueFull:
-        band = ticket.job.priority.value
+        job, band = ticket.job, ticket.job.priority.value
+        if found.line.account_is_full(job):
+            share = f"{self._rules.per_account} requests waiting for {job.model!r}"
+            text = f"This account has {share} already, over all of its keys, which is its share."
+            return QueueFull(text, retry_after_s=self._retry_after_s(ticket, found))
         return QueueFull(
             f"The line for {ticket.job.model!r} is full: {self._rules.per_band} wait at priority {band!r}, "
             f"and this request would be number {ticket.position}.",
@@ -242,11 +253,19 @@ class AdmissionControl:
         """Update the counts for a ticket that left the line."""
         ticket.queued_s = self._clock.now_s() - ticket.since_s
         self._on_waited(ticket.queued_s)
-        self._bytes_waiting -= ticket.job.body_bytes
+        self._count_bytes(ticket.job, -ticket.job.body_bytes)
         if ticket.timer is not None:
             ticket.timer.cancel()
         if not self._lines[ticket.job.model].line:
             del self._lines[ticket.job.model]
+
+    def _count_bytes(self, job: AdmissionRequest, more: int) -> None:
+        self._bytes_waiting += more
+        left = self._bytes_by_account.get(job.account_id, 0) + more
+        if left:
+            self._bytes_by_account[job.account_id] = left
+        else:
+            self._bytes_by_account.pop(job.account_id, None)
 
 
 def _start(ticket: Ticket) -> None:

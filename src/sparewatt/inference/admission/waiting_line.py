@@ -1,19 +1,20 @@
-"""The line for one model: a band per priority, in each band a lane per key, in each lane first come, first served.
+"""The line for one model: a band per priority, in each band a lane per account, in each of those a lane per key.
 
-Lanes share by tokens (deficit round robin). Bands are served by priority, except that a lower band with waiting jobs is
-owed a share of what the others get. Time, chance and capacity are the caller's: this decides who is next, not when.
+Within a key: first come, first served. Accounts share by tokens (deficit round robin), and an account's keys share what
+it gets in the same way: who makes more keys gets no more turns. Bands are served by priority, except that a lower band
+with waiting jobs is owed a share of what the others get. Time, chance and capacity are the caller's: this decides who
+is next, not when. Every step looks at each lane of a band at most once, and a band has at most `per_band` jobs.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from sparewatt.core.ids import KeyId
+from sparewatt.core.ids import AccountId, KeyId
 from sparewatt.inference.admission.model import AdmissionRequest, AdmissionRules, Priority
-from sparewatt.inference.admission.rules import LaneShare, next_lane, position_after
+from sparewatt.inference.admission.rules import LaneShare, ahead_of, next_lane
 
 
 class Waiter(Protocol):
@@ -23,23 +24,155 @@ class Waiter(Protocol):
     def job(self) -> AdmissionRequest: ...
 
 
+class Lane(Protocol):
+    """What is served in rotation. Never empty: a lane without jobs is taken away, and what it had saved with it."""
+
+    deficit: int
+
+    def __len__(self) -> int: ...
+
+    @property
+    def next_cost(self) -> int:
+        """Tokens of the job that it would give next."""
+        ...
+
+
 W = TypeVar("W", bound=Waiter)
+L = TypeVar("L", bound=Lane)
+N = TypeVar("N", bound=Hashable)
 
 
-@dataclass(slots=True)
+class LaneRotation(Generic[N, L]):
+    """Lanes by name, in the order in which deficit round robin visits them."""
+
+    __slots__ = ("_first_was_given", "_quantum", "lanes")
+
+    def __init__(self, *, quantum: int) -> None:
+        self._quantum = quantum
+        self._first_was_given = False
+        self.lanes: dict[N, L] = {}
+
+    def lane(self, name: N, make: Callable[[], L]) -> L:
+        """The lane of this name; a new one comes last."""
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = make()
+        return lane
+
+    def length(self, name: N) -> int:
+        lane = self.lanes.get(name)
+        return len(lane) if lane is not None else 0
+
+    def next_share(self) -> LaneShare:
+        """The lane to serve next; nothing changes until `serve`."""
+        lanes = self.lanes.values()
+        return next_lane(
+            [lane.deficit for lane in lanes],
+            [lane.next_cost for lane in lanes],
+            quantum=self._quantum,
+            first_was_given=self._first_was_given,
+        )
+
+    def lane_of(self, share: LaneShare) -> L:
+        return list(self.lanes.values())[share.lane]
+
+    def serve(self, share: LaneShare) -> tuple[N, L]:
+        """Give the lanes their quanta, and charge the one that is served for the job that it is about to give."""
+        named = list(self.lanes.items())
+        for (_, lane), quanta in zip(named, share.quanta, strict=True):
+            lane.deficit += quanta * self._quantum
+        self.lanes = dict(named[share.lane :] + named[: share.lane])
+        self._first_was_given = True
+        name, served = named[share.lane]
+        served.deficit -= served.next_cost
+        return name, served
+
+    def drop_if_empty(self, name: N) -> None:
+        if not len(self.lanes[name]):
+            if next(iter(self.lanes)) == name:
+                self._first_was_given = False
+            del self.lanes[name]
+
+    def longest(self) -> L:
+        """The lane with the most in line, the last to join of several."""
+        return max(reversed(self.lanes.values()), key=len)
+
+    def ahead_of(self, name: N, ahead_in_lane: int) -> int:
+        """How many of these lanes' jobs come before one of this lane's."""
+        return ahead_of(ahead_in_lane, [len(lane) for other, lane in self.lanes.items() if other != name])
+
+
 class KeyLane(Generic[W]):
-    """One key's jobs. Always holds at least one: an empty lane is taken away, and what it had saved with it."""
+    """One key's jobs."""
 
-    key_id: KeyId
-    waiters: deque[W] = field(default_factory=deque)
-    deficit: int = 0
+    __slots__ = ("deficit", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: deque[W] = deque()
+        self.deficit = 0
+
+    def __len__(self) -> int:
+        return len(self.waiters)
+
+    @property
+    def next_cost(self) -> int:
+        return self.waiters[0].job.cost_tokens
+
+
+class AccountLane(Generic[W]):
+    """One account's jobs: a lane for each of its keys."""
+
+    __slots__ = ("_count", "deficit", "keys")
+
+    def __init__(self, *, quantum: int) -> None:
+        self.keys: LaneRotation[KeyId, KeyLane[W]] = LaneRotation(quantum=quantum)
+        self._count = 0
+        self.deficit = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[W]:
+        return (waiter for lane in self.keys.lanes.values() for waiter in lane.waiters)
+
+    @property
+    def next_cost(self) -> int:
+        return self.keys.lane_of(self.keys.next_share()).next_cost
+
+    def newest(self) -> W:
+        """The last to come of the key with the most in line."""
+        return self.keys.longest().waiters[-1]
+
+    def join(self, waiter: W) -> None:
+        self.keys.lane(waiter.job.key_id, KeyLane).waiters.append(waiter)
+        self._count += 1
+
+    def leave(self, waiter: W) -> None:
+        self.keys.lanes[waiter.job.key_id].waiters.remove(waiter)
+        self._shrunk(waiter.job.key_id)
+
+    def take(self) -> W:
+        key_id, lane = self.keys.serve(self.keys.next_share())
+        waiter = lane.waiters.popleft()
+        self._shrunk(key_id)
+        return waiter
+
+    def ahead_if_joined(self, key_id: KeyId) -> int:
+        return self.keys.ahead_of(key_id, self.keys.length(key_id))
+
+    def ahead_of(self, waiter: W) -> int:
+        key_id = waiter.job.key_id
+        return self.keys.ahead_of(key_id, self.keys.lanes[key_id].waiters.index(waiter))
+
+    def _shrunk(self, key_id: KeyId) -> None:
+        self._count -= 1
+        self.keys.drop_if_empty(key_id)
 
 
 class PriorityBand(Generic[W]):
     def __init__(self, *, quantum: int) -> None:
         self._quantum = quantum
-        self._lanes: dict[KeyId, KeyLane[W]] = {}
-        self._first_was_given = False
+        self.accounts: LaneRotation[AccountId, AccountLane[W]] = LaneRotation(quantum=quantum)
         self._count = 0
         self.owed = 0.0
         """Tokens of its guaranteed share that it has not had yet."""
@@ -48,71 +181,33 @@ class PriorityBand(Generic[W]):
         return self._count
 
     def __iter__(self) -> Iterator[W]:
-        return (waiter for lane in self._lanes.values() for waiter in lane.waiters)
-
-    def of_key(self, key_id: KeyId) -> int:
-        lane = self._lanes.get(key_id)
-        return len(lane.waiters) if lane else 0
+        return (waiter for lane in self.accounts.lanes.values() for waiter in lane)
 
     def join(self, waiter: W) -> None:
-        key_id = waiter.job.key_id
-        lane = self._lanes.get(key_id)
-        if lane is None:
-            lane = self._lanes[key_id] = KeyLane(key_id)
-        lane.waiters.append(waiter)
+        self.accounts.lane(waiter.job.account_id, lambda: AccountLane(quantum=self._quantum)).join(waiter)
         self._count += 1
 
     def leave(self, waiter: W) -> None:
-        lane = self._lanes[waiter.job.key_id]
-        lane.waiters.remove(waiter)
-        self._shrunk(lane)
-
-    def next_share(self) -> LaneShare:
-        """The lane to serve next; nothing changes until `take`."""
-        lanes = self._lanes.values()
-        return next_lane(
-            [lane.deficit for lane in lanes],
-            [lane.waiters[0].job.cost_tokens for lane in lanes],
-            quantum=self._quantum,
-            first_was_given=self._first_was_given,
-        )
-
-    def at(self, share: LaneShare) -> W:
-        return list(self._lanes.values())[share.lane].waiters[0]
+        self.accounts.lanes[waiter.job.account_id].leave(waiter)
+        self._shrunk(waiter.job.account_id)
 
     def take(self, share: LaneShare) -> W:
-        lanes = list(self._lanes.values())
-        for lane, quanta in zip(lanes, share.quanta, strict=True):
-            lane.deficit += quanta * self._quantum
-        served = lanes[share.lane]
-        self._lanes = {lane.key_id: lane for lane in lanes[share.lane :] + lanes[: share.lane]}
-        self._first_was_given = True
-        waiter = served.waiters.popleft()
-        served.deficit -= waiter.job.cost_tokens
-        self._shrunk(served)
+        account_id, lane = self.accounts.serve(share)
+        waiter = lane.take()
+        self._shrunk(account_id)
         return waiter
 
-    def longest(self) -> KeyLane[W]:
-        """The key with the most in line, the last to join of several."""
-        return max(reversed(self._lanes.values()), key=lambda lane: len(lane.waiters))
+    def ahead_if_joined(self, job: AdmissionRequest) -> int:
+        lane = self.accounts.lanes.get(job.account_id)
+        return self.accounts.ahead_of(job.account_id, lane.ahead_if_joined(job.key_id) if lane is not None else 0)
 
-    def position_if_joined(self, key_id: KeyId, *, above: int) -> int:
-        return self._position(key_id, self.of_key(key_id), above=above)
+    def ahead_of(self, waiter: W) -> int:
+        account_id = waiter.job.account_id
+        return self.accounts.ahead_of(account_id, self.accounts.lanes[account_id].ahead_of(waiter))
 
-    def position_of(self, waiter: W, *, above: int) -> int:
-        key_id = waiter.job.key_id
-        return self._position(key_id, self._lanes[key_id].waiters.index(waiter), above=above)
-
-    def _position(self, key_id: KeyId, ahead: int, *, above: int) -> int:
-        others = [len(lane.waiters) for lane in self._lanes.values() if lane.key_id != key_id]
-        return position_after(ahead, others, in_bands_above=above)
-
-    def _shrunk(self, lane: KeyLane[W]) -> None:
+    def _shrunk(self, account_id: AccountId) -> None:
         self._count -= 1
-        if not lane.waiters:
-            if next(iter(self._lanes)) == lane.key_id:
-                self._first_was_given = False
-            del self._lanes[lane.key_id]
+        self.accounts.drop_if_empty(account_id)
         if not self._count:
             self.owed = 0.0
 
@@ -141,17 +236,26 @@ class WaitingLine(Generic[W]):
     def leave(self, waiter: W) -> None:
         self._bands[waiter.job.priority].leave(waiter)
 
-    def key_is_full(self, job: AdmissionRequest) -> bool:
-        return self._bands[job.priority].of_key(job.key_id) >= self._rules.per_key
+    def account_is_full(self, job: AdmissionRequest) -> bool:
+        return self._bands[job.priority].accounts.length(job.account_id) >= self._rules.per_account
 
     def band_is_full(self, job: AdmissionRequest) -> bool:
         return len(self._bands[job.priority]) >= self._rules.per_band
 
     def displaced_by(self, job: AdmissionRequest) -> W | None:
-        """For a band that is full: the newest of the longest lane, if the job's own stays shorter even so."""
-        band = self._bands[job.priority]
-        longest = band.longest()
-        return longest.waiters[-1] if len(longest.waiters) > band.of_key(job.key_id) + 1 else None
+        """Who makes room for a job where there is none: the newest of the longest lane, if the job's stays shorter.
+
+        In an account's full share that is the longest of its keys, in a full band the longest of the accounts.
+        """
+        accounts = self._bands[job.priority].accounts
+        if self.account_is_full(job):
+            account = accounts.lanes[job.account_id]
+            lengths = len(account.keys.longest()), account.keys.length(job.key_id)
+        else:
+            account = accounts.longest()
+            lengths = len(account), accounts.length(job.account_id)
+        longest, own = lengths
+        return account.newest() if longest > own + 1 else None
 
     def next(self) -> W:
         """Remove and return the next in line, which must not be empty."""
@@ -166,14 +270,14 @@ class WaitingLine(Generic[W]):
         return waiter
 
     def position_if_joined(self, job: AdmissionRequest) -> int:
-        return self._bands[job.priority].position_if_joined(job.key_id, above=self._above(job.priority))
+        return self._above(job.priority) + self._bands[job.priority].ahead_if_joined(job) + 1
 
     def position_of(self, waiter: W) -> int:
         priority = waiter.job.priority
-        return self._bands[priority].position_of(waiter, above=self._above(priority))
+        return self._above(priority) + self._bands[priority].ahead_of(waiter) + 1
 
     def _choose(self) -> tuple[Priority, LaneShare, bool]:
-        shares = {priority: band.next_share() for priority, band in self._bands.items() if band}
+        shares = {priority: band.accounts.next_share() for priority, band in self._bands.items() if band}
         for priority in self._rules.guaranteed:
             if priority in shares and self._owes(priority, shares[priority]):
                 return priority, shares[priority], True
@@ -182,7 +286,7 @@ class WaitingLine(Generic[W]):
 
     def _owes(self, priority: Priority, share: LaneShare) -> bool:
         band = self._bands[priority]
-        return band.owed >= band.at(share).job.cost_tokens
+        return band.owed >= band.accounts.lane_of(share).next_cost
 
     def _above(self, priority: Priority) -> int:
         above = 0

@@ -15,7 +15,8 @@ from sparewatt.inference.dispatch.first_token_times import FirstTokenTimes
 from sparewatt.inference.dispatch.model import AttemptRecord, DispatchRules, Job
 from sparewatt.inference.dispatch.served_model import ServedRequest, served_name, streamed_request
 from sparewatt.inference.matcher.model import Candidate
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.protocol.openai.chat import with_model
 from sparewatt.protocol.openai.stream_accumulator import can_be_streamed

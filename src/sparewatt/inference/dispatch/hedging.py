@@ -13,7 +13,7 @@ from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.failure_reasons import ServerError
 from sparewatt.inference.dispatch.model import AttemptRecord, DeliveryCount, DirectPath, Outcome
 from sparewatt.inference.matcher.model import Candidate
-from sparewatt.inference.matcher.table import Reservation
+from sparewatt.inference.matcher.reservation import Reservation
 
 HEDGES_PER_REQUEST = 0.02
 HEDGES_SAVED_MAX = 5.0

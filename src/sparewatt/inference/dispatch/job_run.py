@@ -7,7 +7,6 @@ An answer that cannot be continued ends in an error event, never in a bare end o
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from sparewatt.inference.dispatch.model import (
     MatchRecord,
     Outcome,
     Reassignment,
+    RunState,
     Sink,
 )
 from sparewatt.inference.dispatch.node_selection import (
@@ -38,27 +38,17 @@ from sparewatt.inference.dispatch.node_selection import (
     exhausted_error,
     no_match_error,
 )
-from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex, note_prompt
 from sparewatt.inference.dispatch.refusal_review import RefusalReview
 from sparewatt.inference.dispatch.served_model import reply_headers
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import Candidate
 from sparewatt.inference.matcher.node_row import HealthRules
-from sparewatt.inference.matcher.table import Reservation
+from sparewatt.inference.matcher.reservation import Reservation
 from sparewatt.protocol.openai.chat import Usage, error_body
 
 RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
-
-
-class RunState(enum.Enum):
-    TRYING = "trying"
-    """The client has nothing yet: a failed attempt is invisible."""
-    REPLYING = "replying"
-    """The client has a part of the answer."""
-    RESUMING = "resuming"
-    """The node was lost; the run looks for another that can continue the answer."""
-    OVER = "over"
 
 
 class RunContext(NamedTuple):
@@ -195,7 +185,8 @@ class JobRun:
     def on_output(self, data: bytes) -> None:
         if self.record.attempts[-1].first_token_ms is None:
             self._begin_output("text/event-stream")
-        self._send(data)
+        if self._attempt is None or not self._attempt.is_complete or self._is_booked():
+            self._send(data)
 
     def direct_path(self) -> DirectPath | None:
         return self._sink.direct_path() if self._has_output and not self._stale_bytes else None
@@ -225,6 +216,10 @@ class JobRun:
         return self._cost_nano / NANO_PER_USD
 
     def on_done(self, data: bytes) -> None:
+        if data:
+            self.record.attempts[-1].delivered = self._attempt.delivered if self._attempt is not None else None
+            if not self._is_booked():
+                return
         self._begin_output("text/event-stream" if self.job.call.stream else "application/json")
         if data:
             self._send(data)
@@ -379,6 +374,8 @@ class JobRun:
         wants_usage, tab = self.job.call.wants_usage, self.job.tab
         counts = Usage(self.record.prompt_tokens(), min(self._failover.tokens, 1 << 24)) if wants_usage else None
         cost_usd = None if tab is None else tab.cost(self.record.attempts) / NANO_PER_USD
+        if not self._is_booked():
+            return
         self._send(ending(self._failover.seam(), finish, usage=counts, cost_usd=cost_usd))
         self._succeed()
 
@@ -451,9 +448,10 @@ class JobRun:
     def _learn_speed(self) -> None:
         """How many steps the answer took since its first token, by the gateway's clock."""
         attempt, reservation = self._attempt, self._reservation
-        if attempt is None or reservation is None or not attempt.has_output or attempt.was_throttled:
+        if attempt is None or reservation is None or attempt.was_throttled:
             return
-        self._table.note_answer(reservation, steps=attempt.tokens - 1, now_s=self._clock.now_s())
+        steps = attempt.tokens - 1 if reservation.is_streamed else attempt.tokens
+        self._table.note_answer(reservation, steps=steps, now_s=self._clock.now_s())
 
     def _begin_output(self, content_type: str) -> None:
         """Before the first output of this attempt is forwarded: note it, and start the reply if it is the first."""
@@ -464,7 +462,7 @@ class JobRun:
             if self.job.call.stream:
                 self._note_first_token()
             self._end_race(record.node_id)
-            self._note_prefix(record.node_id)
+            note_prompt(self._context.prefixes, self._table.get(record.node_id), self.job, now_s=self._clock.now_s())
         is_first = self._state is RunState.TRYING
         self._state = RunState.REPLYING
         if is_first:
@@ -492,14 +490,6 @@ class JobRun:
     def _send(self, data: bytes) -> None:
         self._passed_bytes += len(data)
         self._sink.data(data)
-
-    def _note_prefix(self, node_id: NodeId) -> None:
-        """The node has read the prompt, and may have it cached for the next prompt that begins alike."""
-        row = self._table.get(node_id) if self.job.prefix else None
-        model = row.models.get(self.job.match.model) if row is not None else None
-        if model is not None:
-            tokens, now_s = model.prefix_cache_tokens, self._clock.now_s()
-            self._context.prefixes.add(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
 
     def _headers(self) -> dict[str, str]:
         headers = reply_headers(self.record, self._table)
@@ -568,6 +558,17 @@ class JobRun:
             self._sink.fail(error, self._headers())
             self.record.error_status, self.record.error_code = error.status, error.code
         self._end(Outcome.FAILED)
+
+    def _is_booked(self) -> bool:
+        """Journal the whole answer before the client has its end. If that fails, the reply ends in an error instead."""
+        try:
+            if self.job.tab is not None:
+                self.job.tab.note_complete(self.record.attempts)
+        except SparewattError as error:
+            self._stop_attempt(Outcome.CANCELLED, error.code)
+            self._fail(error)
+            return False
+        return True
 
     def _succeed(self) -> None:
         record = self.record.attempts[-1]

@@ -98,11 +98,25 @@ class Outcome(enum.Enum):
     CANCELLED = "cancelled"
 
 
+class RunState(enum.Enum):
+    TRYING = "trying"
+    """The client has nothing yet: a failed attempt is invisible."""
+    REPLYING = "replying"
+    """The client has a part of the answer."""
+    RESUMING = "resuming"
+    """The node was lost; the run looks for another that can continue the answer."""
+    OVER = "over"
+
+
 class Tab(Protocol):
     """The bill of one job. Dispatch reports what was delivered; metering does the rest."""
 
     def cost(self, attempts: Sequence[AttemptRecord]) -> Nano:
         """The cost of what these attempts have delivered so far."""
+        ...
+
+    def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
+        """The answer is whole, and its client does not have the end yet. Raises if it cannot be journalled."""
         ...
 
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:

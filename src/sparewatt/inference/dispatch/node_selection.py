@@ -26,10 +26,10 @@ from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.formula import Ranking
-from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import CANDIDATES_KEPT, Candidate, Decision, MatchContext, MatchJob, Rejection
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.matcher.trials import match_fairly
 from sparewatt.policy.parser import SUFFIX_SORTS
 
 RETRY_AFTER_S = 2.0
@@ -130,11 +130,11 @@ def match_through(
 ) -> Decision:
     """The decision of the first stage that leaves a candidate; else that of the last."""
     if gate is None:
-        return match(job, table, context, ranking=ranking, seed=seed)
+        return match_fairly(job, table, context, ranking=ranking, seed=seed)
     own = gate.payer_nodes()
     for allowed in gate.stages():
         restricted = context if allowed is None and not own else context.restricted_to(allowed, own)
-        decision = match(job, table, restricted, ranking=ranking, seed=seed)
+        decision = match_fairly(job, table, restricted, ranking=ranking, seed=seed)
         if decision.ranked_count:
             break
     return decision

@@ -29,6 +29,7 @@ _REASONS = {
     Rejection.TOO_LITTLE_VRAM: "had too little memory for the job",
     Rejection.NOT_MEASURED: "had not been measured for the model yet",
     Rejection.FULL: "already had all the jobs it may queue",
+    Rejection.NOT_TIMED: "had not been timed by this network with the model yet, and gets a small share until it is",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -17,15 +18,17 @@ from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
+from sparewatt.inference.fleet.away_models import AwayModels
+from sparewatt.inference.fleet.fleet_limits import FleetBounds, FleetRates
 from sparewatt.inference.fleet.model_catalog import ModelCatalog, server_id_of
 from sparewatt.inference.fleet.name_registry import NameRegistry
+from sparewatt.inference.fleet.node_admission import AdmittedNode, NodeAdmission
 from sparewatt.inference.fleet.pinger import Pinger
 from sparewatt.inference.fleet.power_readings import PowerReadings
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow, offline_rows
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.link.gateway_end import NodeLink
-from sparewatt.link.handshake import AuthenticatedNode, authenticate_node
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import CLOSE_S, Socket
 from sparewatt.link.websocket_library import has_picows
@@ -33,6 +36,7 @@ from sparewatt.protocol.link.frames import (
     MODELS_NAMED_MAX,
     WANTED_MODELS_MAX,
     AssignedName,
+    Goodbye,
     ModelNames,
     Opcode,
     Reject,
@@ -42,8 +46,8 @@ from sparewatt.protocol.link.frames import (
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, ServerMetrics
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
 
-LINK_UNAUTHENTICATED_MAX = 200
-"""Sockets at once that have not yet shown who they are."""
+FORGET_AFTER_S = 24 * 3600.0
+"""A node that never served is forgotten after so long away."""
 
 NAME_REASON_CHARS_MAX = 400
 """Why a model has not the name that its id suggests: a sentence, and an id at most."""
@@ -114,27 +118,27 @@ class LinkRegistry:
         on_left: Callable[[NodeId], None] = lambda _node: None,
         catalog: ModelCatalog | None = None,
         demand: UnmetDemand | None = None,
+        bounds: FleetBounds | None = None,
+        on_forgotten: Callable[[NodeId], None] = lambda _node: None,
     ) -> None:
         """`links`: filled here; dispatch looks nodes up in it.
 
         `before_sending`: called by every link before its frames leave. `on_left`: called with a node that has left.
+        `on_forgotten`: called with one that is no longer known.
         """
         self.links = links
         self._ports = ports or LinkPorts()
         self._receipts = receipts
         self._before_sending = before_sending
         self._on_left = on_left
+        self._on_forgotten = on_forgotten
         self.catalog = catalog or ModelCatalog()
         self._demand = demand or UnmetDemand(clock=clock)
         self._table = table
-        self._tokens = tokens
-        self._hosts = hosts
         self._health = health
         self._clock = clock
-        self._rng = rng
         self._held: dict[NodeId, LinkedNode] = {}
         self._pinger = Pinger(every_s=health.heartbeat_s, clock=clock)
-        self._knocking = 0
         self._visits: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._silent_from_s = 0.0
@@ -153,12 +157,27 @@ class LinkRegistry:
         """The latest report of each connected node's model server."""
         self.changed: set[NodeId] = set()
         """Nodes whose stored row is out of date."""
+        bounds = bounds or FleetBounds()
+        self._rates = FleetRates(bounds.models_per_account)
+        self.admission = NodeAdmission(
+            table=table,
+            owners=self.owners,
+            tokens=tokens,
+            hosts=hosts,
+            bounds=bounds,
+            rates=self._rates,
+            clock=clock,
+            rng=rng,
+        )
+        self._away = AwayModels(per_account_max=bounds.models_per_account)
+        self._specs_waiting: dict[NodeId, NodeSpecs] = {}
+        """Of nodes that report more often than the table is written, their last specs."""
 
     @staticmethod
     def can_adopt() -> bool:
         return has_picows()
 
-    def adopt(self, transport: asyncio.Transport, head: bytes) -> asyncio.BaseProtocol:
+    def adopt(self, transport: asyncio.Transport, head: bytes, *, address: str) -> asyncio.BaseProtocol:
         """Take over a connection whose front end has read `head`, a request for the link's path and what followed it.
 
         Only where `can_adopt` says so. Once the node has joined it needs no task.
@@ -166,20 +185,20 @@ class LinkRegistry:
         from sparewatt.link.picows_sockets import adopt  # noqa: PLC0415 (there are machines without picows)
 
         self._line = self._line or FairQueue(asyncio.get_running_loop().call_soon, at_once=1)
-        return adopt(transport, head, self._on_socket, read_queue=self._line)
+        return adopt(transport, head, partial(self._on_socket, address), read_queue=self._line)
 
-    def _on_socket(self, socket: Socket) -> None:
-        visit = asyncio.create_task(self.serve(socket))
+    def _on_socket(self, address: str, socket: Socket) -> None:
+        visit = asyncio.create_task(self.serve(socket, address=address))
         self._visits.add(visit)
         visit.add_done_callback(self._visits.discard)
 
-    async def serve(self, socket: Socket) -> None:
-        """One connection until it is a link or is sent away. A link then lives by what its socket calls."""
+    async def serve(self, socket: Socket, *, address: str) -> None:
+        """One connection from `address` until it is a link or is sent away. A link lives by what its socket calls."""
         try:
-            visitor = await self._let_in(socket)
+            visitor = await self._let_in(socket, address)
         except JoinRefused as refused:
             _log.info("join_refused", reason=refused.reason)
-            self._reject(socket, reason=refused.reason, message=refused.message)
+            self._reject(socket, reason=refused.reason, message=refused.message, final=refused.final)
         except ProtocolViolation as error:
             self._reject(socket, reason="protocol", message=error.message)
         except LinkLost:
@@ -195,22 +214,16 @@ class LinkRegistry:
         else:
             self._hold(visitor, socket)
 
-    async def _let_in(self, socket: Socket) -> AuthenticatedNode:
+    async def _let_in(self, socket: Socket, address: str) -> AdmittedNode:
         if self._is_closed:
             raise LinkLost("the gateway is stopping")
-        if self._knocking >= LINK_UNAUTHENTICATED_MAX:
-            raise LinkLost("too many nodes are joining at once")
-        self._knocking += 1
-        try:
-            visitor = await authenticate_node(socket, hosts=self._hosts, gateway_version=__version__, rng=self._rng)
-            owner = await self._tokens.admit(visitor.node_id, visitor.token)
-            if visitor.node_id not in self.owners:
-                self.joined_unix_s[visitor.node_id] = self._clock.unix_s()
-            self.owners[visitor.node_id] = owner
-            socket.send(encode_message(Opcode.WELCOME, self._welcome()))
-        finally:
-            self._knocking -= 1
-        return visitor
+        admitted = await self.admission.admit(socket, address=address)
+        node_id = admitted.id
+        if node_id not in self.owners:
+            self.joined_unix_s[node_id] = self._clock.unix_s()
+        self.owners[node_id] = admitted.owner
+        socket.send(encode_message(Opcode.WELCOME, self._welcome()))
+        return admitted
 
     def _welcome(self) -> Welcome:
         return Welcome(
@@ -225,18 +238,20 @@ class LinkRegistry:
         socket.send(encode_message(Opcode.REJECT, Reject(reason=reason, message=message[:500], final=final)))
         socket.close()
 
-    def _hold(self, visitor: AuthenticatedNode, socket: Socket) -> None:
+    def _hold(self, admitted: AdmittedNode, socket: Socket) -> None:
         """Carry jobs until either side ends it."""
-        node_id, specs = visitor.node_id, self._named(visitor.node_id, visitor.specs)
+        node_id, specs = admitted.id, self._named(admitted.id, admitted.specs)
         self._end(node_id, "replaced by a newer link of the same node")
+        self._away.join(node_id)
         if not self._table.connect(node_id, specs, now_s=self._clock.now_s()):
             _log.warning("node_turned_away", node=node_id, why="the table is full")
             socket.close()
             return
         self._table.set_owner(node_id, self.owners[node_id])
+        self.admission.tally.put(node_id, self.owners[node_id], len(specs.models))
         send_queue = SendQueue(before_sending=self._before_sending)
         link = NodeLink(node_id, send_queue=send_queue, observer=self, clock=self._clock)
-        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket, takes_names=visitor.takes_names)
+        held = self._held[node_id] = LinkedNode(self, link, send_queue, socket, takes_names=admitted.takes_names)
         self.links[node_id] = link
         self.version += 1
         self.changed.add(node_id)
@@ -265,9 +280,12 @@ class LinkRegistry:
         self._table.disconnect(node_id, unix_s=self._clock.unix_s())
         self.power.forget(node_id)
         self.servers.pop(node_id, None)
+        self.admission.tally.remove(node_id)
+        self._specs_waiting.pop(node_id, None)
         self._on_left(node_id)
         self.changed.add(node_id)
         held.stop(why)
+        self._bound_away(node_id)
         _log.info("node_left", node=node_id, why=why)
 
     def drop_silent(self) -> None:
@@ -303,14 +321,69 @@ class LinkRegistry:
             async with asyncio.timeout(2 * CLOSE_S):  # each cuts itself after half of that
                 await asyncio.gather(*(socket.wait_closed() for socket in sockets))
 
-    # names of nodes and models
+    # nodes that are away
 
-    def remember(self, node_id: NodeId, owner: AccountId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
+    def remember(
+        self,
+        node_id: NodeId,
+        owner: AccountId,
+        specs: NodeSpecs,
+        *,
+        last_seen_unix_s: float | None,
+        has_served: bool = False,
+    ) -> None:
         """A node that is known from an earlier run, or from another process."""
-        self._table.remember(node_id, self.catalog.named(node_id, owner, specs), last_seen_unix_s=last_seen_unix_s)
+        self._table.remember(
+            node_id,
+            self.catalog.named(node_id, owner, specs),
+            last_seen_unix_s=last_seen_unix_s,
+            has_served=has_served,
+        )
+        if self._table.get(node_id) is None:  # the table is full
+            return
         self._table.set_owner(node_id, owner)
         self.names.claim(node_id, owner, specs.name)
         self._rename_stale()
+        self._bound_away(node_id)
+
+    def _bound_away(self, node_id: NodeId) -> None:
+        """Take the models of those out of the table that have been away the longest, beyond what may be kept."""
+        row = self._table.get(node_id)
+        if row is None or row.owner is None or row.connected:
+            return
+        kept = len(row.specs.models)
+        for away in self._away.leave(node_id, row.owner, models=kept, has_served=row.has_served):
+            self._drop_models(away)
+
+    def _drop_models(self, node_id: NodeId) -> None:
+        row = self._table.get(node_id)
+        if row is not None and not row.connected:
+            bare = msgspec.structs.replace(row.specs, models=())
+            self._table.set_specs(node_id, self.catalog.named(node_id, row.owner, bare))
+
+    def forgettable(self) -> list[NodeId]:
+        """Nodes that never served a job of this process and have been away for a day."""
+        since_unix_s = self._clock.unix_s() - FORGET_AFTER_S
+        return [
+            row.id
+            for row in self._table
+            if not row.connected and not row.has_served and (row.last_seen_unix_s or 0.0) < since_unix_s
+        ]
+
+    def forget(self, node_ids: Iterable[NodeId]) -> None:
+        """Remove all that is known of nodes that are away; they may join again as new ones."""
+        for node_id in node_ids:
+            if self._table.forget(node_id):
+                self._away.join(node_id)
+                self.catalog.forget(node_id)
+                self.names.release(node_id)
+                self.owners.pop(node_id, None)
+                self.joined_unix_s.pop(node_id, None)
+                self.changed.discard(node_id)
+                self._on_forgotten(node_id)
+                _log.info("node_forgotten", node=node_id)
+
+    # names of nodes and models
 
     def set_aliases(self, aliases: Mapping[str, str]) -> None:
         """The operator's aliases of models: all nodes are named by them at once."""
@@ -354,7 +427,41 @@ class LinkRegistry:
     # what links report
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
+        """Specs that come too often wait, and only the last of them is written."""
+        if node_id not in self._held:
+            return
+        is_waiting = node_id in self._specs_waiting
+        self._specs_waiting[node_id] = specs
+        if not is_waiting:
+            self._write_waiting_specs(node_id)
+
+    def _write_waiting_specs(self, node_id: NodeId) -> None:
+        """Now, or as soon as the node's rate allows it."""
+        specs = self._specs_waiting.get(node_id)
+        if specs is None:  # it has left
+            return
+        models, now_s = len(specs.models), self._clock.now_s()
+        wait_s = self._rates.wait_for_specs(node_id, self.owners[node_id], models=models, now_s=now_s)
+        if wait_s > 0.0:
+            self._clock.call_later(wait_s, partial(self._write_waiting_specs, node_id))
+            return
+        del self._specs_waiting[node_id]
+        try:
+            self.admission.check_models(node_id, self.owners[node_id], models)
+        except JoinRefused as refused:
+            self._turn_away(node_id, refused)
+        else:
+            self._write_specs(node_id, specs)
+
+    def _turn_away(self, node_id: NodeId, refused: JoinRefused) -> None:
+        """End the link of a node that reports more than its account may have, and tell it why."""
+        held = self._held[node_id]
+        held.socket.send(encode_message(Opcode.GOODBYE, Goodbye(reason=refused.message[:500])))
+        self._end(node_id, refused.reason)
+
+    def _write_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self._table.set_specs(node_id, self._named(node_id, specs))
+        self.admission.tally.put(node_id, self.owners[node_id], len(specs.models))
         self.changed.add(node_id)
         self._tell_names(node_id)
         self._rename_stale()

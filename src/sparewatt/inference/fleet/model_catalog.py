@@ -99,6 +99,10 @@ class ModelCatalog:
         models = tuple(found[position] for position in sorted(found))
         return specs if models == specs.models else msgspec.structs.replace(specs, models=models)
 
+    def forget(self, node_id: NodeId) -> None:
+        """A node that is no longer known vouches for nothing."""
+        self._note_changed(node_id, self._forget(node_id))
+
     def with_names(self, node_id: NodeId, load: NodeLoad) -> NodeLoad:
         """A report of load with network names."""
         renamed = self._renamed.get(node_id) if load.foreign_models else None

@@ -26,7 +26,7 @@ class NameRegistry:
 
     def claim(self, node_id: NodeId, owner: AccountId, name: str) -> str:
         """What the node may be called."""
-        self._release(node_id)
+        self.release(node_id)
         held = self._held.get(name.lower())
         if held is not None and held.owner != owner:
             name = f"{name[: NAME_CHARS_MAX - _MARK_CHARS]}~{node_id[2:8]}"
@@ -35,7 +35,8 @@ class NameRegistry:
         self._of[node_id] = name.lower()
         return name
 
-    def _release(self, node_id: NodeId) -> None:
+    def release(self, node_id: NodeId) -> None:
+        """The node is forgotten: another account may use its name."""
         before = self._of.pop(node_id, None)
         if before is None:
             return

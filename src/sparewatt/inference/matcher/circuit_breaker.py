@@ -1,9 +1,9 @@
 """Whether a node may have jobs of one model: a circuit breaker with half-open trials.
 
 Closed: any number of jobs. A failure opens it for two seconds, each further one in a row for twice as long. When that
-time is over it is half-open: one job at a time is a trial, and its outcome closes the breaker or opens it again. A node
-that has not answered yet has two trials at a time, so that a newcomer holds up few requests. The matcher uses a node
-whose breaker lets nothing through only if no other node is left: where all nodes fail, none is shut out. Pure.
+time is over it is half-open: one job at a time is a trial, and its outcome closes the breaker or opens it again. The
+matcher uses a node whose breaker lets nothing through only if no other node is left: where all nodes fail, none is shut
+out. How many first jobs wait for a node that was never timed is bounded elsewhere (`newcomers`). Pure.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ OPEN_FIRST_S, OPEN_S_MAX = 2.0, 60.0
 FAILURES_IN_ROW_MAX = 16
 TRIALS_MAX = 1
 """Jobs that may wait for a first token at once at a node that has failed."""
-FIRST_JOBS_MAX = 2
-"""The same at a node that has not answered a job of the model yet."""
 LENIENCIES_MAX = 2
 """Contradicted refusals in a row that count as a difference between servers, not as a failure."""
 
 
 class BreakerState(enum.Enum):
-    UNPROVEN = "unproven"
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
@@ -32,10 +29,9 @@ class BreakerState(enum.Enum):
 class CircuitBreaker:
     """Of one model on one node."""
 
-    __slots__ = ("_leniencies", "failures_in_row", "has_answered", "open_until_s", "trials")
+    __slots__ = ("_leniencies", "failures_in_row", "open_until_s", "trials")
 
     def __init__(self) -> None:
-        self.has_answered = False
         self.failures_in_row = 0
         self.open_until_s = 0.0
         self.trials = 0
@@ -43,23 +39,18 @@ class CircuitBreaker:
         self._leniencies = 0
 
     def state(self, now_s: float) -> BreakerState:
-        if self.failures_in_row:
-            return BreakerState.OPEN if now_s < self.open_until_s else BreakerState.HALF_OPEN
-        return BreakerState.CLOSED if self.has_answered else BreakerState.UNPROVEN
+        if not self.failures_in_row:
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if now_s < self.open_until_s else BreakerState.HALF_OPEN
 
     @property
     def shut_until_s(self) -> float:
         """Until when jobs should go elsewhere; infinite while as many trials run as may."""
-        return math.inf if self.trials and self.trials >= self._trials_max() else self.open_until_s
-
-    def _trials_max(self) -> float:
-        if self.failures_in_row:
-            return TRIALS_MAX
-        return math.inf if self.has_answered else FIRST_JOBS_MAX
+        return math.inf if self.failures_in_row and self.trials >= TRIALS_MAX else self.open_until_s
 
     def begin_job(self) -> bool:
         """Whether the job is a trial: `end_trial` must follow once it has its first token or is over."""
-        is_trial = bool(self.failures_in_row) or not self.has_answered
+        is_trial = self.failures_in_row > 0
         self.trials += is_trial
         return is_trial
 
@@ -68,7 +59,6 @@ class CircuitBreaker:
 
     def note_answer(self) -> None:
         """A job was answered whole."""
-        self.has_answered = True
         self.failures_in_row = self._leniencies = 0
         self.open_until_s = 0.0
 

@@ -29,6 +29,16 @@ TRANSPOSE_ONE_BY_ONE_MAX = 8
 """Up to this many stale columns are copied one by one: numpy's fancy indexing is slow to start."""
 
 
+class Standing(enum.IntEnum):
+    """What is known of a node and a model by this network's own timing; a match asks for at least one of them."""
+
+    WAITING = 0
+    """Not timed yet, and it has as many first jobs as it may, or has failed one."""
+    NEWCOMER = 1
+    """Not timed yet, with room for a first job."""
+    TIMED = 2
+
+
 class ColumnField(enum.IntEnum):
     """The numbers of one node for one model, in three groups: load, record, specs.
 
@@ -64,28 +74,30 @@ class ColumnField(enum.IntEnum):
     PREFILL_SQUARE_S = 18
     FAILURE_ODDS = 19
     SUSPECT_UNTIL_S = 20
+    STANDING = 21
+    """`Standing`: whether a gateway has timed the node, and if not, whether it may have another job."""
 
-    COLD_S = 21
-    KV_TOKEN_S = 22
-    STALL_SHARE = 23
+    COLD_S = 22
+    KV_TOKEN_S = 23
+    STALL_SHARE = 24
     """What an answer loses of its time while a prompt is read."""
-    KV_BYTES_PER_TOKEN = 24
-    PROMPT_USD = 25
-    COMPLETION_USD = 26
-    CONTEXT_TOKENS = 27
-    FITS_TOKENS = 28
+    KV_BYTES_PER_TOKEN = 25
+    PROMPT_USD = 26
+    COMPLETION_USD = 27
+    CONTEXT_TOKENS = 28
+    FITS_TOKENS = 29
     """The longest context for which weights and KV cache fit; infinite for a model that is loaded."""
-    MEASURED = 29
-    WARM = 30
-    WEIGHTS_BYTES = 31
-    VRAM_BYTES = 32
-    BANDWIDTH = 33
-    TFLOPS = 34
-    HOURLY_USD = 35
+    MEASURED = 30
+    WARM = 31
+    WEIGHTS_BYTES = 32
+    VRAM_BYTES = 33
+    BANDWIDTH = 34
+    TFLOPS = 35
+    HOURLY_USD = 36
 
 
 LOAD = slice(ColumnField.HEARD_IF_OPEN_S, ColumnField.DRAINING + 1)
-RECORD = slice(ColumnField.CONNECTED, ColumnField.SUSPECT_UNTIL_S + 1)
+RECORD = slice(ColumnField.CONNECTED, ColumnField.STANDING + 1)
 SPECS = slice(ColumnField.COLD_S, ColumnField.HOURLY_USD + 1)
 DYNAMIC = slice(LOAD.start, RECORD.stop)
 """What changes from job to job: load and record."""
@@ -93,6 +105,7 @@ _pack_specs, _pack_dynamic = (struct.Struct(f"{group.stop - group.start}d").pack
 _N_FIELDS = len(ColumnField)
 _ROW_BYTES, _SPECS_AT = 8 * _N_FIELDS, 8 * SPECS.start
 _HEARD_IF_OPEN, _HEARD = int(ColumnField.HEARD_IF_OPEN_S), int(ColumnField.LAST_HEARD_S)
+_FOREIGN_READ_END = int(ColumnField.FOREIGN_READ_END_S)
 
 
 class NodeColumns:
@@ -238,11 +251,11 @@ class NodeColumns:
             self._stale.add(position)
 
     def write_heartbeat(self, position: int, now_s: float) -> None:
-        """The node reported, and nothing changed but the time."""
+        """The node reported, and nothing changed but the time: nobody's prompts wait there."""
         at, numbers = position * _N_FIELDS, self._doubles
         if numbers[at + _HEARD_IF_OPEN] != -math.inf:
             numbers[at + _HEARD_IF_OPEN] = now_s
-        numbers[at + _HEARD] = now_s
+        numbers[at + _HEARD] = numbers[at + _FOREIGN_READ_END] = now_s
         if self._transposed is not None:
             self._stale.add(position)
 

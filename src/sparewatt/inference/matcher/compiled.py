@@ -22,10 +22,10 @@ from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher import scan as rules
 from sparewatt.inference.matcher.columns import ID_WORDS, ColumnField
 from sparewatt.inference.matcher.model import REJECTED_FIELDS, REJECTED_WIDTH, REJECTIONS_KEPT, SCAN_REJECTIONS
-from sparewatt.inference.matcher.scan import FULL, RANKED_WIDTH, TRIED, MatchQuery
+from sparewatt.inference.matcher.scan import FULL, NOT_TIMED, RANKED_WIDTH, TRIED, MatchQuery
 
 N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)
-N_FIELDS, N_REASONS, N_QUERY = len(ColumnField), len(SCAN_REJECTIONS), 9 + N_PARTS
+N_FIELDS, N_REASONS, N_QUERY = len(ColumnField), len(SCAN_REJECTIONS), 10 + N_PARTS
 FIELDS, N_REJECTED_FIELDS = np.array(REJECTED_FIELDS), len(REJECTED_FIELDS)
 MICROSECOND_S = 1.000001e-6
 """A little more than a microsecond, so that no rounding makes a bound too low."""
@@ -41,10 +41,10 @@ def _compile(module: ModuleType, functions: Iterable[Callable[..., Any]]) -> dic
     return names
 
 
-_filters = _compile(rules, [rules.is_eligible, *rules.FILTERS.values()])
+_filters = _compile(rules, [rules.is_eligible, rules.is_full, *rules.FILTERS.values()])
 is_eligible, is_offline, is_draining = _filters["is_eligible"], _filters["is_offline"], _filters["is_draining"]
 is_context_too_short, is_vram_too_small = _filters["is_context_too_short"], _filters["is_vram_too_small"]
-is_unmeasured = _filters["is_unmeasured"]
+is_unmeasured, is_full = _filters["is_unmeasured"], _filters["is_full"]
 
 _formula = _compile(formula, formula.COMPILED)
 parts, total, lower_bound, to_us = (_formula[name] for name in ("parts", "total", "lower_bound", "to_us"))
@@ -54,7 +54,7 @@ summary, hash_fraction = _formula["summary"], _formula["hash_fraction"]
 @jit
 def first_rejection(q: Any, rows: Any, e: int) -> int:
     """As `scan.first_rejections`."""
-    reason = FULL
+    reason = NOT_TIMED
     if is_offline(q, rows[e]):
         reason = 0
     elif is_draining(q, rows[e]):
@@ -65,6 +65,8 @@ def first_rejection(q: Any, rows: Any, e: int) -> int:
         reason = 3
     elif is_unmeasured(q, rows[e]):
         reason = 4
+    elif is_full(q, rows[e]):
+        reason = FULL
     return reason
 
 
@@ -246,8 +248,8 @@ memory_at: Any = intrinsic(_pointer)
 def read_query(address: int) -> Any:
     """The query as `kernel` packed it."""
     a, seed = carray(memory_at(address), (N_QUERY,), np.float64), carray(memory_at(address), (N_QUERY,), np.uint64)[0]
-    weights = (a[9], a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18])
-    return MatchQuery(a[1], a[2], a[3], a[4], weights, a[5], a[6], a[7], a[8], seed)
+    weights = (a[10], a[11], a[12], a[13], a[14], a[15], a[16], a[17], a[18], a[19])
+    return MatchQuery(a[1], a[2], a[3], a[4], weights, a[5], a[6], a[7], a[8], seed, a[9])
 
 
 @jit

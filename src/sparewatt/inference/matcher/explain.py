@@ -35,6 +35,7 @@ _SENTENCES = {
     Rejection.TOO_LITTLE_VRAM: "has {had:.3g} bytes of memory; the job needs {needed:.3g}",
     Rejection.NOT_MEASURED: "has not been measured for this model yet",
     Rejection.FULL: "already has all the jobs it may queue ({had:.0f})",
+    Rejection.NOT_TIMED: "has not been timed by this network with this model yet, and gets a small share until it is",
     Rejection.ALREADY_TRIED: "was tried for this job and failed",
     Rejection.NOT_SHORTLISTED: "was not among the best of this model when they were last sorted",
 }
@@ -46,6 +47,7 @@ _NAMES: dict[Rejection, RejectionName] = {
     Rejection.TOO_LITTLE_VRAM: "too_little_vram",
     Rejection.NOT_MEASURED: "not_measured",
     Rejection.FULL: "full",
+    Rejection.NOT_TIMED: "not_timed",
     Rejection.ALREADY_TRIED: "already_tried",
     Rejection.NOT_SHORTLISTED: "not_shortlisted",
 }

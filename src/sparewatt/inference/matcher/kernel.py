@@ -20,7 +20,7 @@ CAPACITY_FIRST = 1024
 BY_ROW_SHARE = 8
 """If fewer than one node in so many is looked at, the scan reads rows, otherwise columns."""
 _DOUBLE_BYTES = 8
-QUERY = struct.Struct(f"=Q{8 + len(PARTS)}d")
+QUERY = struct.Struct(f"=Q{9 + len(PARTS)}d")
 CALL = struct.Struct("=19q")
 """The arguments of `compiled.scan`."""
 _N_REASONS = len(SCAN_REJECTIONS)
@@ -70,7 +70,7 @@ class Kernel:
         if tried.size:
             tried, n_tried = np.ascontiguousarray(tried, np.int64), tried.size
             tried_at = tried.ctypes.data
-        prompt, output, floor, usd, weights, now_s, suspect_s, offline_s, jitter, seed = query
+        prompt, output, floor, usd, weights, now_s, suspect_s, offline_s, jitter, seed, standing = query
         QUERY.pack_into(
             self._query_buffer,
             0,
@@ -83,6 +83,7 @@ class Kernel:
             suspect_s,
             offline_s,
             jitter,
+            standing,
             *weights,
         )
         CALL.pack_into(

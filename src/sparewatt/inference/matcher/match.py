@@ -138,6 +138,7 @@ def make_query(job: MatchJob, context: MatchContext, *, ranking: Ranking, seed: 
         now_s - rules.offline_after_s,
         ranking.jitter,
         jitter_seed(seed, hash_text(job.id)),
+        context.standing,
     )
 
 

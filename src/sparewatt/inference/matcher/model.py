@@ -11,7 +11,7 @@ import msgspec
 
 from sparewatt.core.ids import MatchId, ModelId, NodeId
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher.columns import ColumnField, NodeColumns, Positions
+from sparewatt.inference.matcher.columns import ColumnField, NodeColumns, Positions, Standing
 from sparewatt.inference.matcher.formula import NO_PREFERENCE, Preference
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.protocol.link.node_report import ModelReport
@@ -68,9 +68,11 @@ class MatchContext(msgspec.Struct, frozen=True):
     """The payer's own nodes, if they must not earn what the network pays."""
     prefix_tokens: Mapping[NodeId, int] | None = None
     """How many tokens of the prompt's beginning each node is believed to have cached."""
+    standing: Standing = Standing.WAITING
+    """The least that a node must have."""
 
     def restricted_to(self, allowed: AllowedNodes | None, payer_nodes: Collection[NodeId]) -> MatchContext:
-        return MatchContext(self.now_s, self.rules, self.tried, allowed, payer_nodes, self.prefix_tokens)
+        return msgspec.structs.replace(self, allowed=allowed, payer_nodes=payer_nodes)
 
 
 class Rejection(enum.Enum):
@@ -83,6 +85,7 @@ class Rejection(enum.Enum):
     TOO_LITTLE_VRAM = "vram"
     NOT_MEASURED = "measured"
     FULL = "capacity"
+    NOT_TIMED = "timed"
     ALREADY_TRIED = "not_tried"
     NOT_SHORTLISTED = "shortlist"
 
@@ -94,6 +97,7 @@ SCAN_REJECTIONS = (
     Rejection.TOO_LITTLE_VRAM,
     Rejection.NOT_MEASURED,
     Rejection.FULL,
+    Rejection.NOT_TIMED,
     Rejection.ALREADY_TRIED,
 )
 """What a scan can reject a node for; it gives the index in this tuple."""
@@ -191,6 +195,13 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
     def eligible_count(self) -> int:
         out = sum(self.rejected_counts) + self.not_shortlisted + self.without_model
         return self.total - out - (sum(self.rejected_by_policy.values()) if self.rejected_by_policy else 0)
+
+    def led_by(self, node_id: NodeId) -> Decision:
+        """The same decision with this candidate first, whatever it costs."""
+        width = len(self.ranked_rows) // self.ranked_count
+        rows = [self.ranked_rows[at : at + width] for at in range(0, len(self.ranked_rows), width)]
+        rows.sort(key=lambda row: self.node_ids[int(memoryview(row).cast("d")[0])] != node_id)
+        return msgspec.structs.replace(self, ranked_rows=b"".join(rows))
 
     def __eq__(self, other: object) -> bool:
         """The same outcome; positions do not matter."""

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparewatt.core.ids import AccountId, NodeId
-from sparewatt.core.lessons import Lessons
+from sparewatt.core.lessons import ENOUGH, Lessons
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.matcher.circuit_breaker import CircuitBreaker
-from sparewatt.inference.matcher.columns import NodeColumns
-from sparewatt.policy.gpu_figures import memory_bandwidth_of
+from sparewatt.inference.matcher.columns import NodeColumns, Standing
+from sparewatt.inference.matcher.newcomers import FIRST_JOBS_MAX, TIMED_JOBS
+from sparewatt.policy.gpu_figures import fp16_tflops_of, memory_bandwidth_of
+from sparewatt.policy.model_names.experts import read_share
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
 
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
@@ -30,6 +32,14 @@ SHARE_AHEAD = 0.5
 """Of the share of the last seconds that went into prompts, what is expected of the next: bursts end."""
 OVERDUE_SHARE = 0.125
 """Prompts that take longer than expected are expected to need this share of their time still."""
+REFERENCE_TOKENS, REFERENCE_STEPS = 1000.0, 200.0
+"""The job by which speeds are compared and remembered."""
+SLOWER_BELIEVED = 2.0 / 3.0
+"""A node that says it has become slower than this share of its speed is believed at once: its word costs it jobs."""
+CARDS_MAX = 16
+"""Cards that can work on one step together."""
+TERA, FEWER_BITS = 1e12, 2.0
+"""Cards compute twice as fast with eight bits as with sixteen."""
 FASTER_MAX = 4.0
 """How many times faster than it was measured a node may be believed to be, where its card is not known."""
 UNKNOWN_LARGE = 1e18
@@ -95,6 +105,20 @@ class ModelFigures(NamedTuple):
         return self.prefill_fixed_s + read * (self.prefill_token_s + (tokens + cached) * self.prefill_square_s)
 
 
+class Timing(NamedTuple):
+    """How fast a model is on a node by this network's own timing, whatever the node says: of lasting value."""
+
+    read_s: float
+    """Seconds for a prompt of REFERENCE_TOKENS on the idle node."""
+    step_s: float
+    """Seconds for a decoding step alone."""
+    reads: int
+    writes: int
+    """Lessons behind the two."""
+    jobs: int
+    """Whole answers that were timed."""
+
+
 @dataclass(slots=True)
 class ColumnPosition:
     """One of a node's models: where it is in that model's columns, and what its jobs have taught about it."""
@@ -110,6 +134,70 @@ class ColumnPosition:
     steps: float = 0.0
     """Decoding steps that its figures allowed since it came, in the company that it had."""
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+    timed_jobs: int = 0
+    """Whole answers that gateways have timed."""
+    cold_jobs: int = 0
+    """Of its jobs, those for which the node said that the model had to be loaded."""
+    known: ModelFigures | None = None
+    """The last figures that were measured, to which the lessons are relative."""
+    reading_least: float = 0.0
+    writing_least: float = 0.0
+    """How many times slower than its figures it counts at the least, while too few jobs have taught the truth."""
+
+    @property
+    def is_timed(self) -> bool:
+        return self.timed_jobs >= TIMED_JOBS
+
+    @property
+    def reading_factor(self) -> float:
+        """How many times longer a prompt takes than its figures say."""
+        lessons = self.reading
+        return max(lessons.factor, self.reading_least) if lessons.count < ENOUGH else lessons.factor
+
+    @property
+    def writing_factor(self) -> float:
+        lessons = self.writing
+        return max(lessons.factor, self.writing_least) if lessons.count < ENOUGH else lessons.factor
+
+    def timing(self) -> Timing:
+        figures, reading, writing = self.known or self.figures, self.reading, self.writing
+        return Timing(
+            figures.prefill_s(REFERENCE_TOKENS) * reading.factor,
+            figures.step_s * writing.factor,
+            reading.count,
+            writing.count,
+            self.timed_jobs,
+        )
+
+    def restore(self, timing: Timing) -> None:
+        """Take up what was learned before, relative to the figures that the node has now."""
+        read_s, step_s = self.figures.prefill_s(REFERENCE_TOKENS), self.figures.step_s
+        self.reading = Lessons.restored(factor=timing.read_s / read_s, count=timing.reads, amount=read_s)
+        self.writing = Lessons.restored(factor=timing.step_s / step_s, count=timing.writes, amount=REFERENCE_STEPS)
+        self.timed_jobs = timing.jobs
+        self.known = self.figures
+
+    def replace_figures(self, figures: ModelFigures) -> None:
+        """The node says something else of its speed. What was learned stays, but for a word that it is much slower."""
+        self.figures = figures
+        if not figures.is_measured:
+            return
+        before, self.known = self.known, figures
+        if before is None:
+            return
+        faster_read = before.prefill_s(REFERENCE_TOKENS) / figures.prefill_s(REFERENCE_TOKENS)
+        faster_step = before.step_s / figures.step_s
+        if self.reading.count and faster_read != 1.0 and faster_read > SLOWER_BELIEVED:
+            self.reading.scale(faster_read)
+        if self.writing.count and faster_step != 1.0 and faster_step > SLOWER_BELIEVED:
+            self.writing.scale(faster_step)
+
+    def limit(self, typical: tuple[float, float] | None) -> None:
+        """Count as no faster than this: seconds for a prompt of REFERENCE_TOKENS, and for a step."""
+        self.reading_least = self.writing_least = 0.0
+        if typical is not None:
+            self.reading_least = typical[0] / self.figures.prefill_s(REFERENCE_TOKENS)
+            self.writing_least = typical[1] / self.figures.step_s
 
 
 @dataclass(slots=True)
@@ -124,8 +212,8 @@ class NodeRow:
     models: dict[str, ModelReport] = field(default_factory=dict)
     positions: dict[str, ColumnPosition] = field(default_factory=dict)
     """By model."""
-    taught: dict[str, tuple[Lessons, Lessons]] = field(default_factory=dict)
-    """Lessons about models that it no longer has: dropping a model and bringing it back does not wash them off."""
+    timings: dict[str, Timing] = field(default_factory=dict)
+    """Of models that it does not have now: dropping a model and bringing it back does not wash them off."""
     load: NodeLoad = field(default_factory=NodeLoad)
     connected: bool = False
     last_heard_s: float = 0.0
@@ -152,9 +240,15 @@ class NodeRow:
     own_active: dict[str, int] = field(default_factory=dict)
     """Jobs sent from here, by model."""
     jobs_done: int = 0
+    served_before: bool = False
+    """Whether it finished a job in an earlier run."""
     jobs_failed: int = 0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
+
+    @property
+    def has_served(self) -> bool:
+        return self.served_before or self.jobs_done > 0
 
     @property
     def jobs_now(self) -> int:
@@ -248,7 +342,7 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     share, backlog_s = load.prefill_share, load.foreign_backlog_s
     if not (0.0 <= share <= 1.0 and 0.0 <= backlog_s <= BACKLOG_S_MAX):
         share, backlog_s = _clamp(share, 1.0), _clamp(backlog_s, BACKLOG_S_MAX)
-    slower = position.writing.factor / (1.0 - SHARE_AHEAD * share * figures.stall_share)
+    slower = position.writing_factor / (1.0 - SHARE_AHEAD * share * figures.stall_share)
     step_s = step_s_of(row, position, jobs) * slower
     read_slower = figures.read_slower if jobs else 1.0
     unread_s = row.own_unread_s * read_slower
@@ -275,7 +369,13 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
 
 def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     """The second group."""
-    reading = position.reading.factor
+    reading = position.reading_factor
+    if position.timed_jobs >= TIMED_JOBS:
+        standing = Standing.TIMED
+    elif position.breaker.failures_in_row or row.own_active.get(position.model, 0) >= FIRST_JOBS_MAX:
+        standing = Standing.WAITING
+    else:
+        standing = Standing.NEWCOMER
     return (
         row.connected,
         row.rtt_s + row.overhead_s,
@@ -284,6 +384,7 @@ def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
         position.figures.prefill_square_s * reading,
         failure_odds_of(row),
         position.breaker.shut_until_s,
+        standing,
     )
 
 
@@ -320,14 +421,15 @@ def specs_values(specs: NodeSpecs, model: ModelReport) -> tuple[ModelFigures, tu
 
 def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
     speed = model.measured if model.measured and _is_possible(model.measured) else UNMEASURED
-    step_s = 1.0 / speed.decode_tps
+    fastest_token_s, fastest_step_s = _fastest(specs, model)
+    step_s = max(1.0 / speed.decode_tps, fastest_step_s)
     bandwidth = _bandwidth(specs, model, speed)
     return ModelFigures(
         is_measured=speed is not UNMEASURED,
         weights_bytes=model.weights_bytes,
         jobs_max=specs.slots * _JOBS_PER_SLOT,
         prefill_fixed_s=speed.ttft_s,
-        prefill_token_s=1.0 / speed.prefill_tps,
+        prefill_token_s=max(1.0 / speed.prefill_tps, fastest_token_s),
         prefill_square_s=speed.prefill_square_s,
         read_slower=1.0 / (speed.prefill_pace or PREFILL_PACE),
         stall_share=1.0 - (speed.decode_pace or DECODE_PACE),
@@ -335,7 +437,7 @@ def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
         per_job_s=speed.step_per_job_s if speed.step_per_job_s is not None else STEP_PER_JOB_SHARE * step_s,
         bandwidth=bandwidth,
         token_s=model.kv_bytes_per_token / bandwidth if bandwidth > 0 else 0.0,
-        faster_max=_faster_max(specs, model, step_s),
+        faster_max=min(FASTER_MAX, max(1.0, step_s / fastest_step_s)) if fastest_step_s else FASTER_MAX,
     )
 
 
@@ -350,13 +452,16 @@ def _bandwidth(specs: NodeSpecs, model: ModelReport, speed: Speed) -> float:
     return min(found, UNKNOWN_LARGE)
 
 
-def _faster_max(specs: NodeSpecs, model: ModelReport, step_s: float) -> float:
-    """A step reads all weights: no card does it faster than its memory allows."""
-    card = memory_bandwidth_of(specs.gpu)
-    if card is None or not model.weights_bytes:
-        return FASTER_MAX
-    fastest_s = model.weights_bytes / (card * max(1, specs.gpu_count))
-    return min(FASTER_MAX, max(1.0, step_s / fastest_s))
+def _fastest(specs: NodeSpecs, model: ModelReport) -> tuple[float, float]:
+    """Seconds for a token of a prompt and for a step, which no card beats; zero where the card is not known.
+
+    A step reads all weights that take part, and a token of a prompt needs two operations with each of them.
+    """
+    card, tflops = memory_bandwidth_of(specs.gpu), fp16_tflops_of(specs.gpu)
+    if card is None or tflops is None:
+        return 0.0, 0.0
+    weights_bytes, cards = read_share(model.id) * model.weights_bytes, max(1, min(specs.gpu_count, CARDS_MAX))
+    return weights_bytes / (tflops * TERA * cards * FEWER_BITS), weights_bytes / (card * cards)
 
 
 def _fits_tokens(specs: NodeSpecs, model: ModelReport) -> float:

@@ -51,6 +51,8 @@ class MatchQuery(NamedTuple):
     """A node that was last heard then or before is offline."""
     jitter: float = 0.0
     jitter_seed: int = 0
+    standing: float = 0.0
+    """The least `Standing` that a node must have."""
 
 
 class ScanResult(NamedTuple):
@@ -97,6 +99,7 @@ def is_eligible(q: Any, x: Any) -> Any:
         (x[ColumnField.HEARD_IF_OPEN_S] > q.offline_before_s)
         & (x[ColumnField.CONTEXT_TOKENS] > q.prompt_tokens_floor)
         & (x[ColumnField.FITS_TOKENS] >= q.prompt_tokens + q.output_tokens)
+        & (x[ColumnField.STANDING] >= q.standing)
     )
 
 
@@ -120,6 +123,11 @@ def is_unmeasured(q: Any, x: Any) -> Any:  # noqa: ARG001
     return x[ColumnField.MEASURED] == 0.0
 
 
+def is_full(q: Any, x: Any) -> Any:
+    """Of nodes that no filter rejects."""
+    return x[ColumnField.HEARD_IF_OPEN_S] <= q.offline_before_s
+
+
 FILTERS = {
     Rejection.OFFLINE: is_offline,
     Rejection.DRAINING: is_draining,
@@ -127,14 +135,17 @@ FILTERS = {
     Rejection.TOO_LITTLE_VRAM: is_vram_too_small,
     Rejection.NOT_MEASURED: is_unmeasured,
 }
-"""In the order of SCAN_REJECTIONS. A node that passes them all and is not eligible is full."""
+"""In the order of SCAN_REJECTIONS. A node that passes them all and is not eligible is full, or not timed."""
 FULL, TRIED = SCAN_REJECTIONS.index(Rejection.FULL), SCAN_REJECTIONS.index(Rejection.ALREADY_TRIED)
+NOT_TIMED = SCAN_REJECTIONS.index(Rejection.NOT_TIMED)
 
 
 def first_rejections(query: MatchQuery, x: Any) -> NDArray[np.int64]:
     """For nodes that are not eligible: the index of the first reason in SCAN_REJECTIONS."""
     found: NDArray[np.int64] = np.select(
-        [rejects(query, x) for rejects in FILTERS.values()], list(range(len(FILTERS))), default=FULL
+        [*(rejects(query, x) for rejects in FILTERS.values()), is_full(query, x)],
+        [*range(len(FILTERS)), FULL],
+        default=NOT_TIMED,
     )
     return found
 

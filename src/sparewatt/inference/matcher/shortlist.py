@@ -28,8 +28,9 @@ WARM_KEPT = TOP + ROTATING + USES_MAX
 _PRICE = PARTS.index("price")
 _FAST_USD, _BALANCED_USD, _ECONOMY_USD = (ranking.usd_weight or 0.0 for ranking in (FAST, BALANCED, ECONOMY))
 
-JobClass = tuple[int, float]
-"""Jobs that share a shortlist: within a factor of four in prompt length, and nearest to the same tier's usd_weight."""
+JobClass = tuple[int, float, float]
+"""Jobs that share a shortlist: within a factor of four in prompt length, nearest to the same tier's usd_weight, and for
+nodes of the same standing."""
 
 
 @dataclass(slots=True)
@@ -67,12 +68,12 @@ def job_class(query: MatchQuery) -> JobClass:
         nearest = _FAST_USD
     elif usd_weight > _ECONOMY_USD / 2:
         nearest = _ECONOMY_USD
-    return int(query.prompt_tokens).bit_length() // 2, nearest
+    return int(query.prompt_tokens).bit_length() // 2, nearest, query.standing
 
 
 def build_shortlist(query: MatchQuery, columns: NodeColumns, *, compiled: bool) -> Shortlist:
     """Sort all nodes of the model for a job like this one, without jitter."""
-    _, usd_weight = job_class(query)
+    _, usd_weight, _ = job_class(query)
     typical = query._replace(usd_weight=usd_weight, weights=UNIT_WEIGHTS, jitter=0.0)
     rank = kernel.rank if compiled else scan.rank
     n = len(columns)

@@ -7,8 +7,8 @@ each model in use the table counts the steps that the node's figures allow while
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,20 +17,23 @@ import numpy as np
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
-from sparewatt.inference.matcher.capacity_count import CapacityCount
+from sparewatt.inference.matcher.capacity import CapacityCount
 from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
 from sparewatt.inference.matcher.formula import hash_text
 from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.matcher.newcomers import TIMED_JOBS, Newcomers
 from sparewatt.inference.matcher.node_row import (
     TOKENS_PER_PRICE,
     ColumnPosition,
     NodeRow,
+    Timing,
     active_bytes_of,
     load_values,
     record_values,
     specs_values,
     step_s_of,
 )
+from sparewatt.inference.matcher.reservation import Reservation, count_down, count_up
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
@@ -53,38 +56,20 @@ OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
 """The hops between gateway and model server take time of their own: learned from prompts shorter than this."""
 STALL_MAX = 2.0
 """How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
-TAUGHT_MAX = 64
-"""Models that a node no longer has, of which lessons and failures are kept."""
+TIMINGS_MAX = 64
+"""Models that a node no longer has, of which timings and failures are kept."""
+TYPICAL_SAMPLE, TYPICAL_EVERY = 101, 64
+"""Nodes of which the median speed of a model is taken, and after how many timed answers again."""
+COLD_JOBS_MAX = 3
+"""Jobs more than those it was timed with, for which a node may say that it must load the model first."""
 STEPS_MIN = 7
 """Fewer steps say more about the network than about a node's speed."""
-
-
-class Reservation(msgspec.Struct, eq=False, gc=False):
-    """One job's slot on one node. Released exactly once, however the job ends."""
-
-    node_id: NodeId
-    model: ModelId
-    prefill_s: float
-    """To read its prompt, by what is known of the node."""
-    figures_s: float
-    """The same by the node's figures alone."""
-    kv_bytes: float
-    made_at_s: float
-    reading_prompt: bool = True
-    """False once its first token came, or where that is not seen."""
-    was_loaded: bool = True
-    """Whether its model was: else its first token says how long loading took, not how fast the node reads."""
-    steps_before: float = 0.0
-    """Steps that the node's figures had allowed when its first token came."""
-    is_trial: bool = False
-    """Whether it waits for its first token at a node that has yet to prove itself."""
-    released: bool = False
 
 
 class NodeTable:
     def __init__(self, *, nodes_max: int | None = None) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
-        self._by_index: list[NodeRow] = []
+        self._free_indexes: list[int] = []  # of nodes that were forgotten
         self._by_owner: dict[AccountId, set[NodeId]] = {}
         self._reservations: dict[int, Reservation] = {}
         self._typical_output: dict[ModelId, float] = {}
@@ -98,7 +83,13 @@ class NodeTable:
         self._shortlists: dict[str, Shortlists] = {}
         self._prefix_cachers: dict[str, set[NodeId]] = {}
         """By model, the nodes whose servers have a prefix cache."""
+        self._typical: dict[str, tuple[float, float]] = {}
+        """By model, the median of what was timed: seconds for a prompt of REFERENCE_TOKENS, and for a step."""
+        self._timed_answers = 0
         self.capacity = CapacityCount()
+        self.newcomers = Newcomers()
+        self.newly_timed: set[NodeId] = set()
+        """Nodes of which something was timed that is not stored yet."""
 
     def __iter__(self) -> Iterator[NodeRow]:
         return iter(self._rows.values())
@@ -133,10 +124,13 @@ class NodeTable:
 
     # membership
 
-    def remember(self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None) -> None:
+    def remember(
+        self, node_id: NodeId, specs: NodeSpecs, *, last_seen_unix_s: float | None, has_served: bool = False
+    ) -> None:
         """Add a node known from an earlier run; it is offline until it connects."""
         if node_id not in self._rows and len(self._rows) < (self._nodes_max or NODES_MAX):
-            self._add(node_id, specs).last_seen_unix_s = last_seen_unix_s
+            row = self._add(node_id, specs)
+            row.last_seen_unix_s, row.served_before = last_seen_unix_s, has_served
             self.set_specs(node_id, specs)
 
     def connect(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float) -> bool:
@@ -160,18 +154,36 @@ class NodeTable:
         self.capacity.update(row)
         self._mark(row)
 
+    def forget(self, node_id: NodeId) -> bool:
+        """Remove a node that is away. False if there is none, or its last job is not over yet."""
+        row = self._rows.get(node_id)
+        if row is None or row.connected or row.own_jobs:
+            return False
+        self.set_specs(node_id, msgspec.structs.replace(row.specs, models=()))
+        self._leave_owner(row)
+        self._dirty.pop(row.index, None)
+        del self._rows[node_id]
+        self._free_indexes.append(row.index)
+        return True
+
     def _add(self, node_id: NodeId, specs: NodeSpecs) -> NodeRow:
-        row = NodeRow(id=node_id, specs=specs, index=len(self._by_index), hash=hash_text(node_id))
-        self._rows[node_id] = row
-        self._by_index.append(row)
+        index = self._free_indexes.pop() if self._free_indexes else len(self._rows)
+        row = self._rows[node_id] = NodeRow(id=node_id, specs=specs, index=index, hash=hash_text(node_id))
         return row
+
+    def _leave_owner(self, row: NodeRow) -> None:
+        if row.owner is not None:
+            self._by_owner[row.owner].discard(row.id)
+            if not self._by_owner[row.owner]:
+                del self._by_owner[row.owner]
 
     def set_owner(self, node_id: NodeId, owner: AccountId) -> None:
         row = self._rows[node_id]
-        if row.owner is not None:
-            self._by_owner[row.owner].discard(node_id)
+        self._leave_owner(row)
         row.owner = owner
         self._by_owner.setdefault(owner, set()).add(node_id)
+        for position in row.positions.values():
+            self._note_standing(row, position)
 
     def nodes_of(self, owner: AccountId) -> Collection[NodeId]:
         return self._by_owner.get(owner, ())
@@ -230,21 +242,27 @@ class NodeTable:
         position = row.positions[job.model]
         self._count_steps(row, now_s)
         figures_s = position.figures.prefill_s(job.prompt_tokens, cached_tokens)
-        prefill_s = figures_s * position.reading.factor
+        prefill_s = figures_s * position.reading_factor
         model = row.models[job.model]
         kv_bytes = (job.prompt_tokens + job.output_tokens / 2) * model.kv_bytes_per_token
         was_loaded = model.state == "warm"
+        position.cold_jobs += not was_loaded
+        if position.cold_jobs > position.timed_jobs + COLD_JOBS_MAX:
+            was_loaded = True  # or a node that always says so would never be timed
         reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed, was_loaded)
         reservation.is_trial = position.breaker.begin_job()
+        if not is_streamed:
+            reservation.is_streamed, reservation.steps_before = False, position.steps
         self._reservations[id(reservation)] = reservation
         self._begin_reading(row, reservation, now_s)
         row.own_jobs += 1
         row.own_kv_bytes += kv_bytes
         if row.own_jobs > row.specs.slots:
             row.is_read_undisturbed = False
-        if _count_up(row.own_active, job.model):
+        if count_up(row.own_active, job.model):
             row.active_bytes = active_bytes_of(row)
-        _count_up(self._in_flight, job.model)
+        count_up(self._in_flight, job.model)
+        self.newcomers.note_job(job.model, node_id)
         self.capacity.update_jobs(row, 1)
         self._mark(row)
         return reservation
@@ -296,9 +314,9 @@ class NodeTable:
         else:
             row.own_kv_bytes = row.own_unread_s = 0.0
             row.own_read_from_s = min(row.own_read_from_s, now_s)
-        if _count_down(row.own_active, reservation.model):
+        if count_down(row.own_active, reservation.model):
             row.active_bytes = active_bytes_of(row)
-        _count_down(self._in_flight, reservation.model)
+        count_down(self._in_flight, reservation.model)
         self.capacity.update_jobs(row, -1)
         self._mark(row)
 
@@ -364,15 +382,90 @@ class NodeTable:
         return breaker is not None and now_s < breaker.shut_until_s
 
     def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> None:
-        """An answer is whole: how many steps it took since its first token. Call it before the release."""
+        """An answer is whole: how many steps it took since its first token. Call it before the release.
+
+        Of an answer in one piece no first token is seen: then its prompt is taken to have been read as fast as usual.
+        """
         row = self._rows[reservation.node_id]
         position = row.positions.get(reservation.model)
-        if position is None or steps < STEPS_MIN or not reservation.steps_before:
+        if position is None:
             return
-        self._count_steps(row, now_s)
-        allowed = position.steps - reservation.steps_before
-        position.writing.add(observed=allowed, predicted=steps, faster_max=position.figures.faster_max)
+        if steps >= STEPS_MIN and (reservation.steps_before or not reservation.is_streamed):
+            self._count_steps(row, now_s)
+            allowed = position.steps - reservation.steps_before
+            if not reservation.is_streamed:
+                read_s = reservation.figures_s * position.reading_factor
+                allowed = max(0.0, allowed - read_s / step_s_of(row, position, row.own_jobs - 1))
+            position.writing.add(
+                observed=allowed,
+                predicted=steps,
+                faster_max=position.figures.faster_max,
+                least=position.writing_least,
+            )
+        self._count_timed(row, position)
         self._mark(row)
+
+    def _count_timed(self, row: NodeRow, position: ColumnPosition) -> None:
+        position.timed_jobs += 1
+        self.newly_timed.add(row.id)
+        self._timed_answers += 1
+        if position.timed_jobs == TIMED_JOBS:
+            self.newcomers.discard(position.model, row.id)
+        if position.timed_jobs == TIMED_JOBS or self._timed_answers % TYPICAL_EVERY == 0:
+            self._update_typical(position.model)
+
+    def _update_typical(self, model: str) -> None:
+        """The median over some of the timed nodes of a model; newcomers count as no faster."""
+        columns = self._columns[model]
+        found = []
+        for node_id in columns.nodes[:: max(1, len(columns) // TYPICAL_SAMPLE)]:
+            position = self._rows[node_id].positions[model]
+            if position.is_timed:
+                found.append(position.timing())
+        if found:
+            self._typical[model] = median(item.read_s for item in found), median(item.step_s for item in found)
+            for node_id in self.newcomers.nodes(model):  # the others are limited when they next report
+                row = self._rows[node_id]
+                row.positions[model].limit(self._typical[model])
+                self._mark(row)
+
+    def _note_standing(self, row: NodeRow, position: ColumnPosition) -> None:
+        """Whether it is a newcomer, as its figures, its state or its owner may have changed.
+
+        One that must load the model first waits for no turn: it is ranked with the others, by what loading costs.
+        """
+        if position.is_timed:
+            self.newcomers.discard(position.model, row.id)
+            return
+        if position.model not in self._typical:
+            self._update_typical(position.model)
+        position.limit(self._typical.get(position.model))
+        if position.figures.is_measured and row.models[position.model].state == "warm":
+            self.newcomers.add(position.model, row.id, row.owner)
+        else:
+            self.newcomers.discard(position.model, row.id)
+
+    def timings_of(self, node_id: NodeId) -> dict[str, Timing]:
+        """What this network has timed of a node, by model."""
+        row = self._rows[node_id]
+        return row.timings | {model: each.timing() for model, each in row.positions.items() if each.timed_jobs}
+
+    def restore_timings(self, node_id: NodeId, timings: Mapping[str, Timing]) -> None:
+        """Take up what was timed before, by this gateway or another, where that is more than is known here."""
+        row = self._rows[node_id]
+        for model, timing in timings.items():
+            position = row.positions.get(model)
+            if position is None:
+                self._keep_timing(row, model, timing)
+            elif position.figures.is_measured and timing.jobs > position.timed_jobs:
+                position.restore(timing)
+                self._note_standing(row, position)
+        self._mark(row)
+
+    def _keep_timing(self, row: NodeRow, model: str, timing: Timing) -> None:
+        row.timings[model] = timing
+        if len(row.timings) > TIMINGS_MAX:
+            del row.timings[next(iter(row.timings))]
 
     def _learn_reading(self, row: NodeRow, position: ColumnPosition, reservation: Reservation, now_s: float) -> None:
         """A prompt is timed from when it arrived, or from when the one before it was read."""
@@ -386,7 +479,8 @@ class NodeTable:
             self._count_stall(row, min(took_s, STALL_MAX * reservation.prefill_s))
         if row.is_read_undisturbed and len(row.own_active) == 1:
             predicted_s = reservation.figures_s * (position.figures.read_slower if is_beside_answers else 1.0)
-            position.reading.add(observed=took_s, predicted=predicted_s, faster_max=position.figures.faster_max)
+            faster_max, least = position.figures.faster_max, position.reading_least
+            position.reading.add(observed=took_s, predicted=predicted_s, faster_max=faster_max, least=least)
         row.is_read_undisturbed = not row.load.foreign and row.own_jobs <= row.specs.slots
 
     def _learn_overhead(self, row: NodeRow, reservation: Reservation, took_s: float) -> None:
@@ -424,13 +518,8 @@ class NodeTable:
 
     # prices
 
-    def median_price(self, model: ModelId) -> tuple[int, int]:
-        """Nano-USD per million tokens of prompt and of completion, over the nodes that are connected and measured."""
-        prompt, completion = (float(np.median(prices)) if prices.size else 0.0 for prices in self._prices(model))
-        return math.ceil(prompt * _NANO_PRICE), math.ceil(completion * _NANO_PRICE)
-
     def dearest_price(self, model: ModelId) -> tuple[int, int]:
-        """The highest that any of them asks for, in each direction."""
+        """Nano-USD per million tokens of prompt and of completion: the highest that a connected, measured node asks."""
         prompt, completion = (float(np.max(prices, initial=0.0)) for prices in self._prices(model))
         return round(prompt * _NANO_PRICE), round(completion * _NANO_PRICE)
 
@@ -479,21 +568,22 @@ class NodeTable:
             index = columns.add(row.id, row.hash, row.index)
             position = row.positions[model.id] = ColumnPosition(model.id, columns, index, figures)
             position.output_tokens = float(self.typical_output_tokens(ModelId(model.id)))
-            position.reading, position.writing = row.taught.pop(model.id, (position.reading, position.writing))
             position.breaker = row.breakers.setdefault(model.id, position.breaker)
-        position.figures = figures
+        position.replace_figures(figures)
+        if figures.is_measured and model.id in row.timings:
+            position.restore(row.timings.pop(model.id))
+        self._note_standing(row, position)
         position.columns.write_specs(position.index, values)
         cachers = self._prefix_cachers.setdefault(model.id, set())
         cachers.add(row.id) if model.prefix_cache_tokens else cachers.discard(row.id)
 
     def _remove_position(self, row: NodeRow, model: str) -> None:
         position = row.positions.pop(model)
-        if len(row.breakers) > len(row.positions) + TAUGHT_MAX:
+        if len(row.breakers) > len(row.positions) + TIMINGS_MAX:
             del row.breakers[next(name for name in row.breakers if name not in row.positions)]
-        if position.reading.count or position.writing.count:
-            row.taught[model] = position.reading, position.writing
-            if len(row.taught) > TAUGHT_MAX:
-                del row.taught[next(iter(row.taught))]
+        self.newcomers.discard(model, row.id)
+        if position.timed_jobs or position.reading.count:
+            self._keep_timing(row, model, position.timing())
         self._prefix_cachers[model].discard(row.id)
         moved = position.columns.remove(position.index)
         if moved is not None:
@@ -502,20 +592,6 @@ class NodeTable:
             del self._columns[model], self._prefix_cachers[model]
             self._version_floor = max(self._version_floor, position.columns.version + 1)
             self._shortlists.pop(model, None)
-
-
-def _count_up(counts: dict[str, int], name: str) -> bool:
-    """Whether it is the first."""
-    before = counts.get(name, 0)
-    counts[name] = before + 1
-    return not before
-
-
-def _count_down(counts: dict[str, int], name: str) -> bool:
-    """Whether that was the last."""
-    left = counts.get(name, 0) - 1
-    if left > 0:
-        counts[name] = left
-        return False
-    counts.pop(name, None)
-    return True
+            self._typical.pop(model, None)
+            self._typical_output.pop(ModelId(model), None)
+            self.newcomers.forget(model)

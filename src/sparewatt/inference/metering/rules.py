@@ -25,9 +25,6 @@ PROMPT_SLACK, PROMPT_EXTRA_TOKENS = 1.5, 64
 TOLERANCE, TOLERANCE_TOKENS = 0.1, 8
 """Counts that differ by less are the same: a last token without text, a chunk cut off by a cancellation."""
 
-PRICE_CAP_MEDIANS = 4
-"""A request that names no price goes to no node that asks more than this many times the model's median."""
-
 FINISH_REASON_CHARS_MAX = 32
 """OpenAI's longest has 14."""
 
@@ -146,7 +143,3 @@ def finish_reason(outcome: Outcome, attempts: Sequence[AttemptRecord]) -> str | 
         return None if outcome is Outcome.CANCELLED else "error"
     seen = attempts[-1].delivered if attempts else None
     return seen.finish_reason[:FINISH_REASON_CHARS_MAX] if seen is not None and seen.finish_reason else None
-
-
-def cap_of(median: TokenPrice) -> TokenPrice:
-    return TokenPrice(Nano(median.prompt * PRICE_CAP_MEDIANS), Nano(median.completion * PRICE_CAP_MEDIANS))

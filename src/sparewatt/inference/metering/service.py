@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
-from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId
+from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.core.money import Nano, format_usd, token_cost
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import AttemptRecord, Outcome
 from sparewatt.inference.matcher.model import MatchJob
+from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.rules import cap_of, count, deliveries_of, finish_reason, prompt_bound, state_of
+from sparewatt.inference.metering.rules import count, deliveries_of, finish_reason, prompt_bound, state_of
 from sparewatt.ledger.budgets import KeyBudget, KeyBudgets, budget_exceeded
 from sparewatt.ledger.holds import Hold
 from sparewatt.ledger.ledger import Ledger
@@ -55,36 +56,19 @@ def _affordable(quote: Quote, prompt: int, nano: int) -> int:
     return (affordable_output_tokens(quote.price, prompt_tokens=prompt, nano=nano) or 0) // quote.call.answers
 
 
-PRICE_FRESH_S = 1.0
-"""A median over many nodes takes longer than a match; prices change seldom."""
-
-
-class PriceCaps:
-    """What a request that names no price may cost per token: a few times the median of what nodes ask for the model.
-
-    Without a bound, one node with an absurd price would make every hold absurd; with it, such a node gets no jobs.
-    """
-
-    def __init__(self, median: Callable[[ModelId], tuple[int, int]], *, clock: Clock) -> None:
-        self._median = median
-        self._clock = clock
-        self._cached: dict[ModelId, tuple[float, TokenPrice]] = {}
-
-    def of(self, model: ModelId) -> TokenPrice:
-        now_s = self._clock.now_s()
-        cached = self._cached.get(model)
-        if cached is not None and now_s - cached[0] < PRICE_FRESH_S:
-            return cached[1]
-        prompt, completion = self._median(model)
-        cap = cap_of(TokenPrice(Nano(prompt), Nano(completion)))
-        if cap.prompt or cap.completion:  # a model without nodes is not cached
-            self._cached[model] = (now_s, cap)
-        return cap
-
-
 class Metering:
-    def __init__(self, ledger: Ledger, receipts: ReceiptIntake, budgets: KeyBudgets, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        receipts: ReceiptIntake,
+        budgets: KeyBudgets,
+        *,
+        clock: Clock,
+        delivered: DeliveredTokens | None = None,
+    ) -> None:
+        """`delivered`: counts what owners delivered of each model."""
         self._ledger = ledger
+        self.delivered = delivered or DeliveredTokens()
         self.clock = clock
         self._running: dict[MatchId, RunningTab] = {}
         self.budgets = budgets
@@ -134,10 +118,12 @@ class Metering:
         return fewer, "budget"
 
     def _too_little(self, account: AccountId, nano: Nano, quote: Quote) -> InsufficientCredits:
-        left = format_usd(self._ledger.free_here(account))
-        less = " A smaller max_tokens needs less." if quote.call.output_limit else ""
+        left, price = format_usd(self._ledger.free_here(account)), quote.price
+        prompt, written = format_usd(price.prompt), format_usd(price.completion)
+        smaller = "A smaller max_tokens or a lower max_price" if quote.call.output_limit else "A lower max_price"
         return InsufficientCredits(
-            f"This request may cost up to ${format_usd(nano)}, and ${left} of your credits is available.{less} "
+            f"This request may cost up to ${format_usd(nano)}, at up to ${prompt} per million tokens read and "
+            f"${written} written, and ${left} of your credits is available. {smaller} needs less. "
             "'sparewatt credits balance' shows what you have and what running requests hold."
         )
 
@@ -147,12 +133,16 @@ class Metering:
         self._ledger.open(job)
         self._running[job.id] = tab
 
+    def note_complete(self, job: OpenedJob, deliveries: tuple[Delivery, ...]) -> None:
+        self._ledger.note_complete(job.id, deliveries)
+
     def close(self, tab: RunningTab, closed: ClosedJob, billed: Bill) -> None:
         job, cost = closed.job, billed.cost
         self._running.pop(job.id, None)
         self._ledger.close(closed, tab.hold, billed)
         self.budgets.release(job.key, job.hold.promo + job.hold.paid, spent=cost.promo + cost.paid)
         self.receipts.expect(closed)
+        self.delivered.add(closed)
 
     def drop(self, tab: RunningTab, key: KeyId) -> None:
         """A job that never started."""
@@ -257,6 +247,10 @@ class RunningTab(msgspec.Struct, eq=False):
             prompt = max(prompt, delivery.prompt_tokens)  # one, however many nodes read it
             written += delivery.completion_tokens
         return prompt + written
+
+    def note_complete(self, attempts: Sequence[AttemptRecord]) -> None:
+        if self.job is not None:
+            self.till.note_complete(self.job, self._deliveries(attempts))
 
     def close(self, outcome: Outcome, attempts: Sequence[AttemptRecord]) -> None:
         job, till = self.job, self.till

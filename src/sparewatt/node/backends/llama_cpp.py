@@ -1,19 +1,26 @@
 """The adapter for llama.cpp's own server, which reports its slots and what its chat template can do.
 
+It notices that a client left when it writes to it, or looks after a second in which no answer had a token. So streams
+are requested with their progress (`return_progress`, one event for each batch of a prompt), which the node drops: a
+prompt whose client left is given up after the batch that is being read. Older versions ignore the field.
+
 Each slot has a context. In a unified KV cache they share the room of one; the server does not say whether it has one,
 but that is what it does if its owner sets no number of slots, and then it has four.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import msgspec
 
-from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendTotals
+from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendReply, BackendTotals
 from sparewatt.node.backends.http_client import BackendHttpClient
 from sparewatt.node.backends.openai import OpenAIBackend, is_owned_by
+from sparewatt.node.backends.reply_stream import without_events
 from sparewatt.protocol.link.node_report import Capability
 
 _ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logprobs")
@@ -21,6 +28,15 @@ _ALWAYS: tuple[Capability, ...] = ("chat", "completions", "json_schema", "logpro
 
 UNIFIED_SLOTS = 4
 """`n_parallel` if its owner sets none (b10586), together with `kv_unified`."""
+
+
+_PROGRESS = b'"prompt_progress":'
+"""In JSON, no text can hold this: the quotes would be escaped."""
+_EVENT_STREAM = "text/event-stream"
+
+
+class _Streaming(msgspec.Struct, frozen=True):
+    stream: bool | None = None
 
 
 class _TemplateCaps(msgspec.Struct, frozen=True):
@@ -64,6 +80,12 @@ class LlamaCppBackend(OpenAIBackend):
             for model in models
         ]
 
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[BackendReply]:
+        async with super().post(path, _with_progress(body)) as reply:
+            is_stream = reply.content_type == _EVENT_STREAM
+            yield replace(reply, chunks=without_events(reply.chunks, _PROGRESS)) if is_stream else reply
+
     async def load(self) -> BackendLoad | None:
         """`/slots` has the running requests; those that wait, and the KV cache, are in `/metrics`, behind a flag."""
         load = await super().load()
@@ -81,6 +103,18 @@ class LlamaCppBackend(OpenAIBackend):
                 generation_tokens=page.total("llamacpp:tokens_predicted_total"),
             ),
         )
+
+
+def _with_progress(body: bytes) -> bytes:
+    """A request for a stream, with the field that makes the server report its progress; any other as it is."""
+    try:
+        is_streamed = msgspec.json.decode(body, type=_Streaming).stream
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body  # the server says what is wrong with it
+    if not is_streamed:
+        return body
+    end = body.rindex(b"}")
+    return body[:end] + b',"return_progress":true' + body[end:]
 
 
 def _capabilities(props: _Props) -> tuple[Capability, ...]:

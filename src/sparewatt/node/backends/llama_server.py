@@ -1,6 +1,7 @@
 """The built-in model server: llama.cpp's HTTP server from the xllamacpp wheel, in its own process.
 
 Run as `python -m sparewatt.node.backends.llama_server …`. One thread: its spin barrier starves when cores are shared.
+Prompts are read in short batches: between two of them it sees that a client left, and goes on with other answers.
 """
 
 from __future__ import annotations
@@ -16,12 +17,26 @@ from sparewatt.core.errors import StartupError
 from sparewatt.machine.lifeline import die_with_parent
 
 GET_LLAMA = "pip install xllamacpp"
+BATCH_S = 0.25
+"""How long a batch of a prompt may take: a prompt whose client left is given up after two of them at most."""
+CPU_BYTES_S = 1.4e10
+"""Bytes of weights times prompt tokens per second of one slow core (SmolLM2 135M, Q4_1: 98 MB at 140 tokens/s)."""
+BATCH_TOKENS_MIN, BATCH_TOKENS_MAX = 8, 512
+"""Below 8, a core reads the weights more often than it computes with them; 512 is llama.cpp's own physical batch."""
 NEEDS_LLAMA = f"Serving a file needs llama.cpp, which is not installed here. Install it and join again: {GET_LLAMA}"
 
 
 def has_llama() -> bool:
     """Whether this machine can serve a file by itself."""
     return importlib.util.find_spec("xllamacpp") is not None
+
+
+def batch_tokens(weights_bytes: int, *, slots: int, has_gpu: bool) -> int:
+    """Tokens of a prompt that are read at once (`n_batch`): a power of two, and room for a token of every slot."""
+    if has_gpu:
+        return BATCH_TOKENS_MAX
+    fitting = int(BATCH_S * CPU_BYTES_S / max(1, weights_bytes))
+    return max(BATCH_TOKENS_MIN, slots, min(BATCH_TOKENS_MAX, 1 << max(0, fitting.bit_length() - 1)))
 
 
 def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> None:
@@ -38,6 +53,10 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
     params.n_parallel = slots
     params.n_ctx = context * slots  # a fixed share per slot: a long answer cannot starve the others
     params.cache_ram_mib = 0  # no cache of old prompts in the owner's memory
+    kinds = xllamacpp.ggml_backend_dev_type
+    gpus = (kinds.GGML_BACKEND_DEVICE_TYPE_GPU, kinds.GGML_BACKEND_DEVICE_TYPE_IGPU)
+    has_gpu = any(device["type"] in gpus for device in xllamacpp.get_device_info())
+    params.n_batch = params.n_ubatch = batch_tokens(model.stat().st_size, slots=slots, has_gpu=has_gpu)
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.endpoint_slots = True

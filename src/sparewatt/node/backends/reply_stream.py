@@ -1,4 +1,4 @@
-"""What the node does with the chunks of a model server's reply: collect them, split them into events, throttle them."""
+"""What the node does with the chunks of a model server's reply: collect, split, filter and throttle them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
 from sparewatt.node.backends.backend import BadBackendReply
+
+_EVENT_END = b"\n\n"
 
 
 async def collect(chunks: AsyncIterator[bytes], *, bytes_max: int) -> bytes:
@@ -33,6 +35,19 @@ class EventDataSplitter:
         return [line[5:].strip() for line in lines if line.startswith(b"data:")]
 
 
+async def without_events(chunks: AsyncIterator[bytes], mark: bytes) -> AsyncIterator[bytes]:
+    """The stream without the events that hold `mark`. Raises BadBackendReply for an event without end."""
+    rest = b""
+    async for chunk in chunks:
+        *events, rest = (rest + chunk).split(_EVENT_END)
+        if len(rest) > SSE_EVENT_BYTES_MAX:
+            raise BadBackendReply("the model server streams an event without end")
+        if kept := b"".join(event + _EVENT_END for event in events if mark not in event):
+            yield kept
+    if rest:
+        yield rest
+
+
 async def throttled(chunks: AsyncIterator[bytes], *, limit_tps: float | None, clock: Clock) -> AsyncIterator[bytes]:
     """Pass events (tokens) on at most at the owner's speed limit, each at its time, also if several came together.
 
@@ -55,7 +70,7 @@ def _events(chunk: bytes) -> Iterator[bytes]:
     """The chunk, cut after each empty line."""
     start = 0
     while start < len(chunk):
-        found = chunk.find(b"\n\n", start)
-        end = len(chunk) if found < 0 else found + 2
+        found = chunk.find(_EVENT_END, start)
+        end = len(chunk) if found < 0 else found + len(_EVENT_END)
         yield chunk[start:end]
         start = end

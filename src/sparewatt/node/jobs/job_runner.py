@@ -12,11 +12,14 @@ from typing import NamedTuple
 import msgspec
 
 from sparewatt.core.clock import Clock
+from sparewatt.core.errors import BadRequest, MediaNotFetched
 from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Logger
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.backend import Backend, BackendError, BackendReply, BackendUnreachable, BadBackendReply
 from sparewatt.node.backends.reply_stream import EventDataSplitter, throttled
+from sparewatt.node.egress.media_fetcher import MediaFetcher
+from sparewatt.node.jobs.abandoned_requests import AbandonedRequests
 from sparewatt.node.jobs.continuation import BackendRequest, CannotContinue, as_chat_stream, continuation_request
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.jobs.token_counter import TokenCounter
@@ -25,7 +28,7 @@ from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.frames import FailCode, JobEnd, JobFailure, JobPath, JobReplyHead
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, validated
 from sparewatt.protocol.link.receipts import Receipt
-from sparewatt.protocol.openai.chat import as_stream
+from sparewatt.protocol.openai.chat import as_stream, error_body
 from sparewatt.protocol.openai.prompts import count_prompts
 from sparewatt.protocol.openai.stream_accumulator import BrokenStream, StreamAccumulator, can_be_streamed
 
@@ -42,10 +45,12 @@ BLOCKED_SHARE_MAX = 0.05
 
 @dataclass(slots=True)
 class _Company:
-    """Whether a job had the model server to itself, and how long it waited for its client."""
+    """Whether a job has the model server, had it to itself, and how long it waited for its client."""
 
     was_alone_at_first: bool = False
     blocked_s: float = 0.0
+    is_at_server: bool = False
+    """Whether the server has the request."""
 
 
 class Refusal(NamedTuple):
@@ -64,6 +69,8 @@ class NodeJobRunner:
     inventory: Inventory
     clock: Clock
     receipts: ReceiptIssuer | None = None
+    media: MediaFetcher | None = None
+    """None: one for the hosts that the owner allows."""
     draining: bool = field(init=False, default=False)
     paused: str | None = field(init=False, default=None)
     """Why the owner's rules accept no new jobs now; those that run are finished."""
@@ -71,17 +78,25 @@ class NodeJobRunner:
     """Whether several gateway processes send jobs: then each must learn of the others' jobs."""
     _tasks: dict[IncomingJob, asyncio.Task[None]] = field(init=False, default_factory=dict)
     _ttft_estimator: TtftEstimator = field(init=False, default_factory=TtftEstimator)
+    _abandoned: AbandonedRequests = field(init=False)
+    _media: MediaFetcher = field(init=False)
     _idle: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._idle.set()
+        self._media = self.media or MediaFetcher(self.inventory.settings.fetch_hosts())
+        self._abandoned = AbandonedRequests(
+            self.backend, self.clock, live=lambda: len(self._tasks), on_released=self._release_abandoned
+        )
 
     def load(self, origin: str | None = None) -> NodeLoad:
         """As the gateway process at the link `origin` should see it: jobs of other links count as foreign."""
         jobs, slots, inventory = len(self._tasks), self.inventory.specs.slots, self.inventory
-        others = NO_FOREIGN_LOAD
-        if self.is_shared and origin is not None:
-            others = self._ttft_estimator.load_of([job for job in self._tasks if job.origin != origin])
+        others, now_s = NO_FOREIGN_LOAD, self.clock.now_s()
+        is_shared, abandoned = self.is_shared and origin is not None, self._abandoned.jobs
+        if is_shared or abandoned:
+            shared = [job for job in self._tasks if job.origin != origin] if is_shared else []
+            others = self._ttft_estimator.load_of(shared, abandoned=abandoned, now_s=now_s)
         self._refresh_capacity()
         return NodeLoad(
             running=min(jobs, slots),
@@ -94,7 +109,7 @@ class NodeJobRunner:
             paused=self.paused,
             kv_used=inventory.kv_used,
             kv_capacity_bytes=inventory.kv_capacity_bytes,
-            prefill_share=self._ttft_estimator.prefill_share(self.clock.now_s()),
+            prefill_share=self._ttft_estimator.prefill_share(now_s),
         )
 
     def _refresh_capacity(self) -> None:
@@ -144,6 +159,7 @@ class NodeJobRunner:
         for task in list(self._tasks.values()):
             task.cancel()
         await self.wait_until_idle(CLOSE_S)
+        await self._abandoned.close()
 
     def _on_task_done(self, job: IncomingJob, task: asyncio.Task[None]) -> None:
         self._forget(job)
@@ -160,10 +176,26 @@ class NodeJobRunner:
     def _forget(self, job: IncomingJob) -> None:
         if self._tasks.pop(job, None) is not None:
             self._note_jobs_changed()
+        if job not in self._abandoned.jobs:
+            self._ttft_estimator.end(job, now_s=self.clock.now_s())
+
+    def _abandon(self, job: IncomingJob) -> None:
+        """Its client left while its prompt was read: the server is busy with it until it is seen not to be.
+
+        An answer that is being written ends with its next token.
+        """
+        left_s = self._ttft_estimator.left_to_read_s(job, now_s=self.clock.now_s())
+        self._abandoned.add(job, left_to_read_s=left_s)
+        self._forget(job)
+        self.inventory.note_load_changed()
+
+    def _release_abandoned(self, job: IncomingJob) -> None:
         self._ttft_estimator.end(job, now_s=self.clock.now_s())
+        self._note_jobs_changed()
+        self.inventory.note_load_changed()
 
     def _note_jobs_changed(self) -> None:
-        self.inventory.own_jobs = len(self._tasks)
+        self.inventory.own_jobs = len(self._tasks) + len(self._abandoned.jobs)
         if self.is_shared:
             self.inventory.note_load_changed()
 
@@ -202,7 +234,13 @@ class NodeJobRunner:
         count, company = TokenCounter(), _Company()
         try:
             first_byte_s = await self._relay(job, began_s, count, company)
-        except CannotContinue as error:
+        except asyncio.CancelledError:
+            if company.is_at_server and not self._has_first_token(job):
+                self._abandon(job)
+            raise
+        except MediaNotFetched as error:
+            await self._answer_error(job, error, began_s)
+        except (CannotContinue, BadRequest) as error:
             self._fail(job, "refused", str(error))
         except (BackendError, BrokenStream, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("job_failed", why=str(error))
@@ -223,6 +261,7 @@ class NodeJobRunner:
         body = request.body if accumulator is None else as_stream(request.body)
         first_byte_s: float | None = None
         splitter = EventDataSplitter()
+        company.is_at_server = True
         async with self.backend.post(request.path, body) as reply:
             is_stream = _is_stream(reply)
             accumulator = accumulator if is_stream else None
@@ -246,13 +285,22 @@ class NodeJobRunner:
         count.end()
         return first_byte_s
 
+    async def _answer_error(self, job: IncomingJob, error: BadRequest, began_s: float) -> None:
+        """As a model server does that finds the request at fault."""
+        job.send_head(JobReplyHead(status=error.status, content_type="application/json"))
+        await job.send_data(msgspec.json.encode(error_body(error)))
+        self._forget(job)
+        duration_s = self.clock.now_s() - began_s
+        job.end(JobEnd(load=self.load(job.origin), first_byte_s=duration_s, duration_s=duration_s))
+
     async def _backend_request(self, job: IncomingJob) -> BackendRequest:
         """The request as it came, or one for the rest of an answer that another node began."""
-        body, request_bytes = bytes(job.body), len(job.body) - job.meta.continue_bytes
+        request_bytes = len(job.body) - job.meta.continue_bytes
+        body = await self._media.inlined(job.meta.path, bytes(job.body[:request_bytes]))
         if not job.meta.continue_bytes:
             return BackendRequest(job.meta.path, body, has_requested_shape=True)
-        support, text = self.inventory.probed.continuation_of(job.meta.model), body[request_bytes:].decode()
-        return await continuation_request(self.backend, support, job.meta.model, body[:request_bytes], text)
+        support, text = self.inventory.probed.continuation_of(job.meta.model), bytes(job.body[request_bytes:]).decode()
+        return await continuation_request(self.backend, support, job.meta.model, body, text)
 
     def _accumulator(self, job: IncomingJob, request: BackendRequest) -> StreamAccumulator | None:
         """For an answer that the client wants whole and the model server has to stream."""

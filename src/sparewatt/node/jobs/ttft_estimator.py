@@ -265,11 +265,23 @@ class TtftEstimator:
             self._decode_times.note(use.model, now_s - use.first_token_at_s)
         self.prefill_share(now_s)
 
-    def load_of(self, jobs: Collection[Hashable]) -> ForeignLoad:
+    def left_to_read_s(self, job: Hashable, *, now_s: float) -> float:
+        """Of its prompt, if it is the one that is read."""
+        use = self.slot_uses.get(job)
+        if use is None or use.first_token_at_s is not None:
+            return 0.0
+        return _left_to_read_s(use, list(self.slot_uses.values()), now_s)
+
+    def load_of(self, jobs: Collection[Hashable], *, abandoned: Collection[Hashable] = (), now_s: float) -> ForeignLoad:
+        """Of jobs that a gateway process did not send, and of requests that the model server has not given up yet."""
+        left = [use for job in abandoned if (use := self.slot_uses.get(job)) is not None]
         uses = [use for job in jobs if (use := self.slot_uses.get(job)) is not None]
+        abandoned_s = sum(self.left_to_read_s(job, now_s=now_s) for job in abandoned)
+        backlog_s = abandoned_s + sum(use.prefill_s for use in uses if use.first_token_at_s is None)
+        uses += left
         return ForeignLoad(
-            jobs=len(jobs),
-            backlog_s=sum(use.prefill_s for use in uses if use.first_token_at_s is None),
+            jobs=len(jobs) + len(abandoned),
+            backlog_s=backlog_s,
             kv_bytes=round(sum(use.kv_bytes for use in uses)),
             models=tuple(sorted({use.model for use in uses if use.model})),
         )

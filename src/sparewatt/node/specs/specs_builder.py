@@ -64,6 +64,7 @@ class SpecsBuilder:
             tflops_measured=self._tflops_measured(backend.models),
             bandwidth_bytes_s=backend.bandwidth_bytes_s,
             gpus=tuple(self._gpu(index, gpu) for index, gpu in enumerate(hardware.gpus)),
+            fetch_hosts=settings.fetch_hosts(),
         )
 
     def model_report(self, model: BackendModel) -> ModelReport:

@@ -18,6 +18,7 @@ RejectionName = Literal[
     "too_little_vram",
     "not_measured",
     "full",
+    "not_timed",
     "already_tried",
     "not_shortlisted",
 ]

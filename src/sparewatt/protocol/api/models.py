@@ -58,5 +58,9 @@ class ModelAliasList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of up to 200 models, those of the most owners first."""
+
     object: Literal["list"] = "list"
     data: list[Model]
+    next: str | None = None
+    """`after` of the next page; None on the last one."""

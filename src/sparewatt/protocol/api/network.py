@@ -63,6 +63,7 @@ class NetworkOverview(msgspec.Struct, frozen=True, kw_only=True):
     regions: list[RegionNodes]
     classes: list[GpuClassSummary]
     models: list[NetworkModel]
+    """At most 200, those on the most nodes. `/v1/models` lists all."""
 
 
 class HistoryFigures(msgspec.Struct, frozen=True, kw_only=True):

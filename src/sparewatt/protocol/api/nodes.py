@@ -11,7 +11,7 @@ from sparewatt.protocol.api.feed import NodeStateName, OutcomeName
 from sparewatt.protocol.link.node_report import Capability, ModelState
 
 MatcherFilterName = Literal[
-    "model", "online", "accepting", "context", "vram", "measured", "capacity", "not_tried", "shortlist"
+    "model", "online", "accepting", "context", "vram", "measured", "capacity", "timed", "not_tried", "shortlist"
 ]
 """The matcher's filters. Each is named by what a rejected node lacks."""
 FailureCauseName = Literal[
@@ -85,6 +85,8 @@ class ModelPrice(msgspec.Struct, frozen=True, kw_only=True):
     completion_usd_per_mtok: str
     prompt_derivation: str
     completion_derivation: str
+    notice: str | None = None
+    """If it is above what requests without a `max_price` pay: a sentence that says so, and what they pay."""
 
 
 class NodeModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,14 +179,21 @@ class PolicyFilterStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeList(msgspec.Struct, frozen=True, kw_only=True):
-    """All nodes; with a query, those that its policy allows. Only then the fields after `data` are there."""
+    """A page of all nodes; with a query, of those that its policy allows. Only then the fields after `next` are there.
+
+    A page has up to 200 nodes, and fewer where these have very many models.
+    """
 
     object: Literal["list"] = "list"
     data: list[Node]
+    next: str | None = None
+    """`after` of the next page; None on the last one."""
     policy: dict[str, Any] | UnsetType = UNSET
     """The query as a policy object."""
     total: int | UnsetType = UNSET
     """How many nodes there are without the query."""
+    allowed: int | UnsetType = UNSET
+    """How many nodes the policy allows, on all pages."""
     funnel: list[PolicyFilterStep] | UnsetType = UNSET
     nearest_relaxations: list[str] | UnsetType = UNSET
     """If no node is left: the smallest changes of the policy that would allow some, as sentences."""

@@ -16,10 +16,19 @@ class Liveness(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["ok"] = "ok"
 
 
+class ReadinessCause(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    """`disk_full`, `journal_unwritable`, `database_unavailable` or `process_hung`."""
+    message: str
+
+
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    status: Literal["ready"] = "ready"
+    status: Literal["ready", "not_ready"] = "ready"
+    """`not_ready` comes with status 503."""
     nodes_serving: int
     """Connected nodes with at least one measured model."""
+    causes: list[ReadinessCause] = []
+    """Why it is not ready; what explains the others comes first."""
 
 
 class VersionInfo(msgspec.Struct, frozen=True, kw_only=True):

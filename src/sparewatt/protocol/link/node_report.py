@@ -53,6 +53,8 @@ Total = Annotated[float, Meta(ge=0, le=1e18)]
 GPUS_MAX = 64
 ShortText = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 ModelName = Annotated[str, Meta(min_length=1, max_length=MODEL_ID_CHARS_MAX, pattern=r"^[^\s\x00-\x1f\x7f]+\Z")]
+FETCH_HOSTS_MAX = 64
+HostName = Annotated[str, Meta(max_length=260, pattern=r"^[a-z0-9.-]+(:[0-9]{1,5})?\Z")]
 Address = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
 Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Signature = Annotated[str, Meta(pattern=r"^[0-9a-f]{130}\Z")]
@@ -220,6 +222,8 @@ class NodeSpecs(msgspec.Struct, frozen=True):
     """Memory bandwidth of decoding, where it is known."""
     gpus: Annotated[tuple[GpuSpec, ...], Meta(max_length=GPUS_MAX)] = ()
     """One by one, where the driver reports them; `gpu`, `gpu_count` and `vram_bytes` describe all together."""
+    fetch_hosts: Annotated[tuple[HostName, ...], Meta(max_length=FETCH_HOSTS_MAX)] = ()
+    """Hosts from which the owner lets this node fetch pictures. The agent fetches them; the model server gets data."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True):

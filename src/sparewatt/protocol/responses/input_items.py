@@ -82,7 +82,7 @@ def _part(part: Any, kind: str, *, at: str) -> Json:
         case "input_image":
             if not isinstance(part.get("image_url"), str):
                 raise UnsupportedParameter(
-                    "Send an image as 'image_url': a URL or a data URI. Files cannot be uploaded here.",
+                    "Send an image as 'image_url', a data: URL. Files cannot be uploaded here.",
                     param=f"{at}.image_url",
                 )
             return part | {"detail": part.get("detail") or "auto"}

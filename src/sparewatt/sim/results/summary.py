@@ -87,6 +87,33 @@ def lower_bound(scenario: Scenario, jobs: Sequence[SimJob], rtt_s: Sequence[Floa
     return RunMeasurements(ttft_s, e2e_s, np.ones(len(jobs), bool), site)
 
 
+class HostileFigures(NamedTuple):
+    """What hostile nodes cost the others."""
+
+    real_mean_s: float
+    """Mean completion time of the jobs that got a real answer."""
+    nonsense: float
+    """The share of jobs that were answered with nonsense."""
+    outage_s: float
+    """The longest time in which jobs of one model came and none of them was ever answered."""
+
+
+def hostile_figures(measurements: RunMeasurements, jobs: Sequence[SimJob]) -> HostileFigures:
+    is_real = np.array([job.finished_s is not None and not job.is_nonsense for job in jobs])
+    real_mean_s = float(measurements.e2e_s[is_real].mean()) if is_real.any() else TIMEOUT_S
+    return HostileFigures(real_mean_s, float(np.mean([job.is_nonsense for job in jobs])), _outage_s(jobs))
+
+
+def _outage_s(jobs: Sequence[SimJob]) -> float:
+    longest_s, began_s = 0.0, dict[int, float]()
+    for job in sorted(jobs, key=lambda job: job.arrived_s):
+        if job.finished_s is not None:
+            began_s.pop(job.model.number, None)
+        else:
+            longest_s = max(longest_s, job.arrived_s - began_s.setdefault(job.model.number, job.arrived_s))
+    return longest_s
+
+
 def _warm_sites(scenario: Scenario, model: int) -> NDArray[np.intp]:
     """Honest machines that start with the model warm; if there is none, those that it fits."""
     honest = [site for site in scenario.sites if not site.is_garbage]

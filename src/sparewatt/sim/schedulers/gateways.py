@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from sparewatt.core.errors import SparewattError
-from sparewatt.core.ids import KeyId, MatchId, ModelId, NodeId
+from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
 from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S, REFUSALS_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.inference.admission.model import AdmissionRequest
@@ -16,10 +16,12 @@ from sparewatt.inference.admission.rules import cost_tokens
 from sparewatt.inference.admission.service import AdmissionControl
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.formula import Ranking
-from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import Candidate, MatchContext, MatchJob
+from sparewatt.inference.matcher.newcomers import TIMED_JOBS
 from sparewatt.inference.matcher.node_row import HealthRules
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.matcher.trials import match_fairly
 from sparewatt.sim.fleet.node import NodeReport, SimReporter, node_id
 from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import AttemptEnd, Refuse, Start, VirtualClock, World
@@ -50,6 +52,8 @@ class SimGateways:
             for site, name in enumerate(self._ids):
                 table.connect(name, self._reporter.specs[site], now_s=0.0)
                 table.set_rtt(name, world.rtt_s(gateway, site), now_s=0.0)
+                if world.scenario.sites[site].is_known:
+                    _restore_timings(table, name)
         for site in range(len(self._ids)):
             world.call_at(heartbeat_s * (site + 1) / len(self._ids), self._send_heartbeat, site)
 
@@ -93,8 +97,8 @@ class SimGateways:
 
         model = ModelId(job.model.name)
         expected = self.tables[job.gateway].typical_output_tokens(model)
-        key_id, cost = KeyId(f"user {job.number % USERS}"), cost_tokens(job.prompt_tokens, expected)
-        request = AdmissionRequest(key_id=key_id, model=model, cost_tokens=cost)
+        user, cost = f"user {job.number % USERS}", cost_tokens(job.prompt_tokens, expected)
+        request = AdmissionRequest(account_id=AccountId(user), key_id=KeyId(user), model=model, cost_tokens=cost)
         self._admissions[job.gateway].admit(request, start=lambda: start(job), refuse=on_refusal)
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
@@ -146,7 +150,7 @@ class SimGateways:
 
     def _pick(self, job: MatchJob, table: NodeTable, at: MatchContext) -> tuple[NodeId, Candidate | None] | None:
         """A node, and the prediction for it if the ranking predicts times."""
-        best = match(job, table, at, ranking=self._ranking, seed=self._seed).best
+        best = match_fairly(job, table, at, ranking=self._ranking, seed=self._seed).best
         if best is None:
             return None
         return best.node_id, best if self._ranking.unit == "s" else None
@@ -190,3 +194,11 @@ class SimGateways:
 
     def on_models_change(self, site: int, now_s: float) -> None:  # noqa: ARG002 (Scheduler)
         self._reporter.models_changed(site)
+
+
+def _restore_timings(table: NodeTable, node_id: NodeId) -> None:
+    """The network was there before the simulation began: it has timed the node, and found what the node says."""
+    row = table.get(node_id)
+    if row is not None:
+        timings = {model: position.timing()._replace(jobs=TIMED_JOBS) for model, position in row.positions.items()}
+        table.restore_timings(node_id, timings)

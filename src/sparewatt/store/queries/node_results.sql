@@ -1,5 +1,10 @@
 -- name: add_node_record
 -- Every gateway adds its own counts.
+WITH served AS (
+    UPDATE nodes SET served_at = now() WHERE served_at IS NULL AND id IN (
+        SELECT new.node_id FROM unnest($1::text[], $3::text[]) AS new (node_id, result) WHERE new.result = 'done'
+    )
+)
 INSERT INTO node_record AS known (node_id, day, result, count, last_at)
 SELECT new.node_id, new.day, new.result, new.count, to_timestamp(new.last_at)
 FROM unnest($1::text[], $2::date[], $3::text[], $4::bigint[], $5::float8[])

@@ -1,5 +1,7 @@
 -- name: list_nodes
-SELECT id, account_id, last_seen_at, specs FROM nodes ORDER BY id LIMIT $1
+-- Without those that are forgotten.
+SELECT id, account_id, last_seen_at, specs, served_at IS NOT NULL AS has_served FROM nodes
+WHERE specs IS NOT NULL ORDER BY id LIMIT $1
 
 -- name: find_node_owner
 SELECT n.account_id, a.closed_at IS NOT NULL AS closed
@@ -30,6 +32,16 @@ SELECT n.id FROM nodes n JOIN accounts a ON a.id = n.account_id WHERE a.closed_a
 -- name: save_nodes
 UPDATE nodes SET specs = new.specs::jsonb, last_seen_at = to_timestamp(new.seen)
 FROM unnest($1::text[], $2::text[], $3::float8[]) AS new (id, specs, seen) WHERE nodes.id = new.id
+
+-- name: note_nodes_seen
+UPDATE nodes SET last_seen_at = now() WHERE id = ANY ($1::text[])
+
+-- name: forget_unserved_nodes
+UPDATE nodes SET specs = NULL
+WHERE served_at IS NULL AND specs IS NOT NULL AND last_seen_at < now() - make_interval(secs => $1)
+
+-- name: forgotten_among
+SELECT id FROM nodes WHERE id = ANY ($1::text[]) AND specs IS NULL
 
 -- name: forget_old_tokens
 DELETE FROM join_tokens WHERE expires_at < now() - interval '30 days'

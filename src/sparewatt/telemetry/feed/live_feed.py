@@ -8,6 +8,7 @@ its last frame. One that fell behind the ring gets a snapshot again, so a slow v
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
@@ -119,6 +120,7 @@ class LiveFeed:
 
     def __post_init__(self, run: str) -> None:
         self._numbers: dict[NodeId, int] = {}
+        self._next_numbers = itertools.count()
         self._codes: dict[NodeId, int] = {}
         """The state in which each node was last shown."""
         self._specs: dict[NodeId, object] = {}
@@ -229,6 +231,13 @@ class LiveFeed:
 
     def leave(self) -> None:
         self.viewers -= 1
+        if not self.viewers:
+            self._codes, self._specs = {}, {}
+
+    def forget(self, node_id: NodeId) -> None:
+        """A node that is no longer known. If it comes again, it is a new one."""
+        for by_node in (self._numbers, self._codes, self._specs):
+            by_node.pop(node_id, None)
 
     def snapshot(self) -> FeedFrame:
         """Made once between two frames. What it shows beyond the last frame, the next one repeats."""
@@ -294,6 +303,8 @@ class LiveFeed:
                 if self._is_shown(row):
                     self._specs[row.id], self._codes[row.id] = row.specs, code
                     added.append(self._feed_node(row, state))
+                else:
+                    self._specs.pop(row.id, None)
             elif self._codes[row.id] != code:
                 self._codes[row.id] = code
                 changed += (self._number(row.id), code)
@@ -308,7 +319,10 @@ class LiveFeed:
         return feed_node(row, number=self._number(row.id), secret=self.secret, state=state)
 
     def _number(self, node_id: NodeId) -> int:
-        return self._numbers.setdefault(node_id, len(self._numbers))
+        number = self._numbers.get(node_id)
+        if number is None:
+            number = self._numbers[node_id] = next(self._next_numbers)
+        return number
 
     def _public(self, match: ShownMatch) -> FeedMatch:
         if isinstance(match, MatchRecord):

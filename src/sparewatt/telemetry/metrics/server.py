@@ -15,6 +15,7 @@ from aiohttp import web
 
 from sparewatt.core.drain import DrainState
 from sparewatt.core.errors import StartupError
+from sparewatt.core.health import HealthState
 from sparewatt.core.log import Logger
 from sparewatt.edge.bodies import json_reply
 from sparewatt.telemetry.metrics.collector import MetricsCollector
@@ -29,6 +30,7 @@ SHUTDOWN_S = 1.0
 class MetricsServer:
     collector: MetricsCollector
     drain: DrainState
+    health: HealthState
     ports: Sequence[int] = ()
     """One for each process, if the gateway has several."""
 
@@ -71,9 +73,18 @@ class MetricsServer:
         return json_reply({"status": "ok"})
 
     async def _show_readiness(self, _: web.Request) -> web.Response:
-        """503 while it drains, so that a load balancer sends no more requests."""
-        is_draining = self.drain.is_draining
-        return json_reply({"status": "stopping" if is_draining else "ready"}, status=503 if is_draining else 200)
+        """503 while it drains or is not ready, so that a load balancer sends no more requests.
+
+        Unlike the public port it says where: a path of this machine, say.
+        """
+        if self.drain.is_draining:
+            return json_reply({"status": "stopping"}, status=503)
+        causes = [
+            {"code": cause.code.value, "message": cause.message, "where": cause.where} for cause in self.health.causes
+        ]
+        if causes:
+            return json_reply({"status": "not_ready", "causes": causes}, status=503)
+        return json_reply({"status": "ready"})
 
 
 def refuse_public_host(host: str) -> None:

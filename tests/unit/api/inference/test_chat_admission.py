@@ -13,9 +13,9 @@ from aiohttp import ClientResponse
 from sparewatt.core.ids import KeyId
 from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
-from sparewatt.inference.admission.model import WAITING_PER_KEY_MAX, WAITING_S_MAX
-from sparewatt.inference.matcher.capacity_count import NODE_AHEAD_PER_SLOT
-from sparewatt.inference.matcher.table import Reservation
+from sparewatt.inference.admission.model import WAITING_PER_ACCOUNT_MAX, WAITING_S_MAX
+from sparewatt.inference.matcher.capacity import NODE_AHEAD_PER_SLOT
+from sparewatt.inference.matcher.reservation import Reservation
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_job, a_model, node_id, some_specs
@@ -119,19 +119,19 @@ async def test_a_job_that_waited_too_long_is_503_with_its_position() -> None:
     assert int(reply.headers["retry-after"]) >= 1
 
 
-async def test_more_than_a_keys_share_is_429_and_another_key_still_waits() -> None:
+async def test_more_than_an_accounts_share_is_429_and_another_account_still_waits() -> None:
     async with full_gateway() as (full, client):
-        pending = [post(client) for _ in range(WAITING_PER_KEY_MAX)]
-        await until(lambda: full.waiting == WAITING_PER_KEY_MAX)
+        pending = [post(client) for _ in range(WAITING_PER_ACCOUNT_MAX)]
+        await until(lambda: full.waiting == WAITING_PER_ACCOUNT_MAX)
         reply = await post(client)
         error = await error_of(reply)
         pending.append(post(client, key=OTHER))
-        await until(lambda: full.waiting == WAITING_PER_KEY_MAX + 1)
+        await until(lambda: full.waiting == WAITING_PER_ACCOUNT_MAX + 1)
         full.services.admission.close()
         await asyncio.gather(*pending)
     assert (reply.status, error["type"], error["code"]) == (429, "rate_limit_error", "queue_full")
     assert int(reply.headers["retry-after"]) >= 1
-    assert reply.headers["x-sparewatt-queue-position"] == str(WAITING_PER_KEY_MAX + 1)
+    assert reply.headers["x-sparewatt-queue-position"] == str(WAITING_PER_ACCOUNT_MAX + 1)
 
 
 async def test_a_client_that_leaves_the_queue_frees_its_place_at_once() -> None:

@@ -8,7 +8,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, make_services, running
-from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
+from tests.unit.inference.nodes import MODEL, NOW_S, a_model, make_timed, node_id, some_specs
 from tests.unit.inference.scripted import COMPLETION, ScriptedNode
 
 MESSAGE = {"role": "user", "content": "all work and no play " * 500}
@@ -24,6 +24,7 @@ class Network:
         self.nodes = []
         for number in range(1, NODES + 1):
             table.connect(node_id(number), specs, now_s=NOW_S)
+            make_timed(table, node_id(number))
             node = ScriptedNode(number, clock, table)
             node.answer_when_asked(COMPLETION)
             self.services.links.links[node.id] = node.link

@@ -207,7 +207,12 @@ async def test_an_invalid_input_is_refused(given: object) -> None:
 
 # capabilities
 
-PICTURE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+
+def picture(url: str) -> dict[str, object]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+PICTURE = [{"role": "user", "content": [picture("data:,")]}]
 MESSAGES = [{"role": "user", "content": "hi"}]
 FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}
 
@@ -276,6 +281,45 @@ async def test_an_unsupported_part_is_refused_before_a_node_is_chosen() -> None:
     async with running(services) as client:
         status, reply, _ = await ask(client, "/v1/chat/completions", messages=sound)
     assert (status, reply["error"]["code"]) == (400, "unsupported_content")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://192.168.1.1/admin", "file:///etc/passwd", "a.png", "https://images.example.org/a.png"]
+)
+@pytest.mark.parametrize("written", ["image_url", "image\\u005furl"])
+async def test_a_picture_by_address_is_refused_where_no_node_may_fetch_it(url: str, written: str) -> None:
+    services = make_services()
+    node = node_of(services)
+    body = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": [picture(url)]}]})
+    body = body.replace("image_url", written)
+    async with running(services) as client:
+        reply = await client.post("/v1/chat/completions", headers=bearer(), data=body)
+        error = (await reply.json())["error"]
+    assert (reply.status, error["code"], error["param"]) == (400, "remote_url_refused", "messages")
+    assert "data: URL" in error["message"]
+    assert not node.opened
+
+
+async def test_a_picture_by_address_is_sent_to_a_node_whose_owner_allows_the_host() -> None:
+    services = make_services()
+    node = node_of(services)
+    specs = some_specs(a_model(capabilities=EVERYTHING), fetch_hosts=("images.example.org",))
+    services.table.set_specs(node.id, specs)
+    messages = [{"role": "user", "content": [picture("https://images.example.org/a.png")]}]
+    async with running(services) as client:
+        node.answer_when_asked(COMPLETION)
+        status, reply, _ = await ask(client, "/v1/chat/completions", messages=messages)
+    assert status == 200, reply
+
+
+async def test_a_response_with_a_picture_by_address_is_refused() -> None:
+    services = make_services()
+    node = node_of(services)
+    image = {"type": "input_image", "image_url": "http://192.168.1.1/admin"}
+    async with running(services) as client:
+        status, reply, _ = await ask(client, "/v1/responses", input=[{"role": "user", "content": [image]}])
+    assert (status, reply["error"]["code"]) == (400, "remote_url_refused")
+    assert not node.opened
 
 
 # fields

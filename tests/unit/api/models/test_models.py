@@ -63,3 +63,20 @@ async def test_a_dry_run_says_which_quantization_and_which_id_each_candidate_has
     ranked = {node["node"]: (node["quantization"], node["served_as"]) for node in told["ranked"]}
     assert ranked[node_id(1)] == ("Q4_K_M", "llama3.1:8b")
     assert ranked[node_id(2)] == (None, "meta-llama/Llama-3.1-8B-Instruct")
+
+
+async def test_models_come_in_pages_and_made_up_names_push_none_of_several_owners_off_the_first() -> None:
+    services = make_services()
+    made_up = [a_model(id=f"0-made-up-{number:03}") for number in range(200)]
+    services.table.connect(node_id(1), some_specs(*made_up), now_s=NOW_S)
+    services.table.set_owner(node_id(1), AccountId("acc_crowd"))
+    for number in (2, 3):
+        services.table.connect(node_id(number), some_specs(a_model(id="zephyr")), now_s=NOW_S)
+        services.table.set_owner(node_id(number), AccountId(f"acc_{number}"))
+    async with running(services) as client:
+        first = await (await client.get("/v1/models", headers=bearer())).json()
+        rest = await (await client.get("/v1/models", params={"after": first["next"]}, headers=bearer())).json()
+        assert (await client.get("/v1/models", params={"limit": "201"}, headers=bearer())).status == 400
+    ids = [model["id"] for page in (first, rest) for model in page["data"]]
+    assert (len(first["data"]), ids[0], rest["next"]) == (200, "zephyr", None)
+    assert sorted(ids) == sorted({"zephyr", *(model.id for model in made_up)})

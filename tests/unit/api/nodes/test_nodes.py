@@ -80,7 +80,7 @@ async def test_a_bad_query_is_refused_and_the_field_named(query: dict[str, str],
 
 
 async def test_without_a_query_the_list_has_no_policy() -> None:
-    assert set((await ask({}))[1]) == {"object", "data"}
+    assert set((await ask({}))[1]) == {"object", "data", "next"}
 
 
 def test_a_node_without_models_has_facts() -> None:
@@ -89,3 +89,62 @@ def test_a_node_without_models_has_facts() -> None:
     (facts,) = facts_of(row)
     assert (facts.model, facts.prompt_nano, facts.warm) == (None, None, False)
     assert facts.place == "EU"
+
+
+# pages
+
+
+def crowd(count: int, *, models: int = 1) -> NodeTable:
+    table = NodeTable()
+    for number in range(1, count + 1):
+        reports = [a_model(id=f"m{each}") for each in range(models)]
+        table.connect(node_id(number), some_specs(*reports, name=f"n{number % 7}"), now_s=NOW_S)
+    return table
+
+
+async def read_pages(table: NodeTable, query: dict[str, str]) -> list[dict[str, Any]]:
+    pages: list[dict[str, Any]] = []
+    async with running(make_services(table)) as client:
+        while not pages or pages[-1]["next"] is not None:
+            after = {"after": pages[-1]["next"]} if pages else {}
+            reply = await client.get("/v1/nodes", params={**query, **after}, headers=bearer())
+            assert reply.status == 200
+            pages.append(await reply.json())
+    return pages
+
+
+@pytest.mark.parametrize("query", [{}, {"sort": "price"}, {"region": "EU", "sort": "throughput"}])
+async def test_all_pages_together_have_every_node_once(query: dict[str, str]) -> None:
+    table = crowd(25)
+    pages = await read_pages(table, {**query, "limit": "10"})
+    ids = [node["id"] for page in pages for node in page["data"]]
+    allowed = pages[0].get("allowed", 25)
+    assert (len(ids), len(set(ids))) == (allowed, allowed)
+    assert [len(page["data"]) for page in pages][:-1] == [10] * (len(pages) - 1)
+
+
+async def test_a_page_has_at_most_200_nodes() -> None:
+    pages = await read_pages(crowd(201), {})
+    assert [len(page["data"]) for page in pages] == [200, 1]
+
+
+async def test_a_page_of_nodes_with_very_many_models_ends_earlier_and_loses_none() -> None:
+    pages = await read_pages(crowd(25, models=200), {})
+    assert [len(page["data"]) for page in pages] == [10, 10, 5]
+
+
+async def test_a_filter_counts_the_nodes_of_all_pages() -> None:
+    for page in await read_pages(crowd(25), {"gpu": "RTX 4090", "limit": "10"}):
+        assert (page["total"], page["allowed"]) == (25, 25)
+
+
+@pytest.mark.parametrize("query", [{"limit": "201"}, {"limit": "0"}, {"after": "nonsense"}])
+async def test_a_page_that_cannot_be_is_refused(query: dict[str, str]) -> None:
+    assert (await ask(query))[0] == 400
+
+
+async def test_a_cursor_of_another_query_is_refused() -> None:
+    async with running(make_services(crowd(3))) as client:
+        first = await (await client.get("/v1/nodes", params={"limit": "1"}, headers=bearer())).json()
+        query = {"limit": "1", "sort": "price", "after": first["next"]}
+        assert (await client.get("/v1/nodes", params=query, headers=bearer())).status == 400

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from sparewatt.api.nodes.why import match_report_of
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import MATCHES_LOOKED_BACK_MAX
 from sparewatt.gateway.services import Services
+from sparewatt.inference.dispatch.why import WhyReport
 from tests.unit.api.matches.test_matches import fail_some
 from tests.unit.gateway.small_gateway import ADMIN, LENDER, USER, bearer, make_services, running
 from tests.unit.inference.nodes import a_model, a_table, node_id, some_specs
@@ -94,3 +96,11 @@ async def test_only_the_last_matches_count() -> None:
 async def test_a_count_out_of_range_or_no_number_is_refused(last: str) -> None:
     status, report = await why(make_services(a_table(1)), node_id(1), query=f"?last={last}")
     assert (status, report["error"]["param"]) == (400, "last")
+
+
+def test_the_report_ends_with_what_the_owner_should_know_about_the_price() -> None:
+    row = a_table(1).get(node_id(1))
+    assert row is not None
+    told = match_report_of(WhyReport(), row, price_notices=["Its price is above $2."])
+    assert told.sentences == ["There was no match yet.", "Its price is above $2."]
+    assert match_report_of(WhyReport(), row).sentences == ["There was no match yet."]

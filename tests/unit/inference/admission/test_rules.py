@@ -10,10 +10,10 @@ from sparewatt.inference.admission.rules import (
     RETRY_S_MAX,
     RETRY_S_MIN,
     LaneShare,
+    ahead_of,
     cost_tokens,
     is_shed,
     next_lane,
-    position_after,
     priority_named,
     retry_after_s,
     shed_probability,
@@ -88,19 +88,18 @@ def test_only_low_priority_is_shed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ahead", "others", "above", "position"),
+    ("ahead", "others", "before"),
     [
-        (0, [], 0, 1),
-        (3, [], 0, 4),
-        (0, [50], 0, 2),
-        (1, [50, 1], 0, 5),
-        (0, [50], 7, 9),
+        (0, [], 0),
+        (3, [], 3),
+        (0, [50], 1),
+        (1, [50, 1], 4),
     ],
 )
-def test_a_position_counts_the_turns_of_others_not_all_they_have(
-    ahead: int, others: list[int], above: int, position: int
+def test_a_job_comes_after_the_turns_of_others_not_after_all_they_have(
+    ahead: int, others: list[int], before: int
 ) -> None:
-    assert position_after(ahead, others, in_bands_above=above) == position
+    assert ahead_of(ahead, others) == before
 
 
 @given(st.integers(1, 1000), st.floats(0, 1e6))

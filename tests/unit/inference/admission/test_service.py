@@ -10,7 +10,7 @@ from sparewatt.inference.admission.model import AdmissionRules, Priority, Ticket
 from tests.trying import walks
 from tests.unit.inference.waiting_line import MODEL, Desk, an_applicant
 
-SMALL = AdmissionRules(per_band=4, per_key=3, bytes_max=1000)
+SMALL = AdmissionRules(per_band=4, per_account=3, bytes_max=1000)
 OTHER = ModelId("other")
 
 
@@ -114,7 +114,7 @@ def test_a_ticket_that_has_started_can_be_cancelled_without_effect() -> None:
     assert desk.tickets[0].state is TicketState.STARTED
 
 
-def test_a_key_cannot_have_more_in_line_than_its_share() -> None:
+def test_an_account_cannot_have_more_in_line_than_its_share() -> None:
     desk = Desk(rules=SMALL)
     desk.come_all([an_applicant("a")] * 4)
     assert list(desk.refused) == [3]
@@ -123,6 +123,47 @@ def test_a_key_cannot_have_more_in_line_than_its_share() -> None:
     assert (error.status, error.code, error.kind) == (429, "queue_full", "rate_limit_error")
     assert error.retry_after_s is not None
     assert desk.tickets[3].position == 4
+    assert "This account has 3 requests waiting" in error.message
+
+
+def test_more_keys_give_an_account_no_more_room() -> None:
+    desk = Desk(rules=SMALL)
+    desk.come_all([an_applicant(f"a{n}", account="a") for n in range(4)])
+    assert list(desk.refused) == [3]
+    assert isinstance(desk.refused[3], QueueFull)
+    assert "over all of its keys" in desk.refused[3].message
+
+
+def test_sixty_keys_of_one_account_leave_a_bystander_his_place() -> None:
+    """The cheapest way to fill a line: keys cost nothing, and each brings one job at a time."""
+    desk = Desk()
+    flood = desk.come_all([an_applicant(f"flood{n % 60}", 1000, account="flood") for n in range(240)])
+    bystander = desk.come_all([an_applicant("bystander", 1000)] * 20)
+    assert not set(bystander) & set(desk.refused)
+    assert set(flood) & set(desk.refused)
+    desk.make_room(10)
+    assert len(set(bystander) & set(desk.started)) == 5  # every other turn
+
+
+def test_in_an_accounts_full_share_its_longest_key_makes_room_for_one_with_fewer() -> None:
+    desk = Desk(rules=SMALL)
+    first = desk.come_all([an_applicant("a1", account="a")] * 3)
+    other_key = desk.come(an_applicant("a2", account="a"))
+    assert list(desk.refused) == [first[-1]]
+    assert other_key not in desk.refused
+    assert desk.admission.waiting == 3
+
+
+def test_one_account_cannot_take_all_bytes_that_may_wait() -> None:
+    desk = Desk(rules=SMALL)
+    desk.come(an_applicant("a1", account="a", body_bytes=300))
+    refused = desk.come(an_applicant("a2", account="a", body_bytes=300))
+    assert isinstance(desk.refused[refused], QueueFull)
+    assert "of this account" in desk.refused[refused].message
+    desk.come(an_applicant("b", body_bytes=300))
+    desk.tickets[0].cancel()
+    desk.come(an_applicant("a2", account="a", body_bytes=300))
+    assert list(desk.refused) == [refused]
 
 
 def test_in_a_full_band_the_longest_lane_makes_room_for_a_key_with_fewer() -> None:
@@ -153,12 +194,12 @@ def test_the_bands_are_bounded_apart() -> None:
 
 def test_bodies_that_wait_are_bounded_in_bytes_over_all_models() -> None:
     desk = Desk(rules=SMALL)
-    desk.come(an_applicant("a", body_bytes=900))
-    desk.come(an_applicant("b", body_bytes=200, model=OTHER))
-    assert isinstance(desk.refused[1], QueueFull)
+    desk.come_all([an_applicant(key, body_bytes=450) for key in "ab"])
+    desk.come(an_applicant("c", body_bytes=200, model=OTHER))
+    assert isinstance(desk.refused[2], QueueFull)
     desk.tickets[0].cancel()
-    desk.come(an_applicant("b", body_bytes=200, model=OTHER))
-    assert list(desk.refused) == [1]
+    desk.come(an_applicant("c", body_bytes=200, model=OTHER))
+    assert list(desk.refused) == [2]
 
 
 def test_low_priority_is_shed_by_chance_when_the_line_fills_up() -> None:
@@ -179,7 +220,7 @@ def test_low_priority_waits_like_the_others_in_a_short_line() -> None:
 
 def test_when_to_come_back_follows_the_pace_of_the_line() -> None:
     def told(pace_s: float) -> float:
-        desk = Desk(rules=AdmissionRules(per_band=20, per_key=20, wait_s=3600))
+        desk = Desk(rules=AdmissionRules(per_band=20, per_account=20, wait_s=3600))
         desk.come_all([an_applicant()] * 20)
         for _ in range(10):
             desk.clock.advance(pace_s)
@@ -221,12 +262,12 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bounds = AdmissionRules(per_band=5, per_key=3, bytes_max=400)
+        self.bounds = AdmissionRules(per_band=5, per_account=3, bytes_max=400)
         self.desk = Desk(free=2, rules=self.bounds)
         self.left: set[int] = set()
 
     @rule(
-        key=st.sampled_from("abc"),
+        key=st.sampled_from(["a", "b", "b2", "b3", "c"]),
         cost=st.integers(1, 5000),
         priority=st.sampled_from(Priority),
         model=st.sampled_from([MODEL, OTHER]),
@@ -235,7 +276,7 @@ class AnyOrder(RuleBasedStateMachine):
     )
     def come(self, *, key: str, cost: int, priority: Priority, model: str, body_bytes: int, chance: float) -> None:
         self.desk.chance.value = chance
-        self.desk.come(an_applicant(key, cost, priority, model=model, body_bytes=body_bytes))
+        self.desk.come(an_applicant(key, cost, priority, account=key[0], model=model, body_bytes=body_bytes))
 
     @rule(places=st.integers(1, 3), model=st.sampled_from([MODEL, OTHER]))
     def make_room(self, places: int, model: ModelId) -> None:
@@ -272,7 +313,10 @@ class AnyOrder(RuleBasedStateMachine):
         for job in waiting:
             band = [other for other in waiting if (other.model, other.priority) == (job.model, job.priority)]
             assert len(band) <= self.bounds.per_band
-            assert sum(other.key_id == job.key_id for other in band) <= self.bounds.per_key
+            assert sum(other.account_id == job.account_id for other in band) <= self.bounds.per_account
+        for account in {job.account_id for job in waiting}:
+            of_account = sum(job.body_bytes for job in waiting if job.account_id == account)
+            assert of_account <= self.bounds.account_bytes_max
 
     @invariant()
     def no_place_stays_empty_while_somebody_waits(self) -> None:

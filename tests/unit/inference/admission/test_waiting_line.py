@@ -1,4 +1,4 @@
-"""Who is next: first come first served within a key, tokens shared between keys, no priority starved."""
+"""Who is next: first come first served within a key, tokens shared by account, then key, no priority starved."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.unit.inference.waiting_line import Standing, an_applicant, standing
 RULES = AdmissionRules()
 costs = st.integers(1, 8000)
 keys = st.sampled_from("abcd")
+accounts = st.sampled_from(["x", "y"])
 
 
 def line_of(*waiters: Standing, rules: AdmissionRules = RULES) -> WaitingLine[Standing]:
@@ -30,17 +31,24 @@ def served(line: WaitingLine[Standing], count: int | None = None) -> list[Standi
     return [line.next() for _ in range(len(line) if count is None else count)]
 
 
+def lane_of(waiter: Standing) -> tuple[str, str, Priority]:
+    return waiter.job.account_id, waiter.job.key_id, waiter.job.priority
+
+
+def of_account(waiters: list[Standing], account: str) -> int:
+    return sum(waiter.job.cost_tokens for waiter in waiters if waiter.job.account_id == account)
+
+
 def tokens(waiters: list[Standing], key: str) -> int:
     return sum(waiter.job.cost_tokens for waiter in waiters if waiter.job.key_id == key)
 
 
-@given(st.lists(st.builds(standing, keys, costs, st.sampled_from(Priority)), max_size=60))
+@given(st.lists(st.builds(standing, keys, costs, st.sampled_from(Priority), accounts), max_size=60))
 def test_everybody_is_served_once_and_in_order_within_a_key(waiters: list[Standing]) -> None:
     order = served(line_of(*waiters))
     assert sorted(order, key=id) == sorted(waiters, key=id)
-    for key, priority in product("abcd", Priority):
-        mine = [w.number for w in waiters if (w.job.key_id, w.job.priority) == (key, priority)]
-        assert [w.number for w in order if (w.job.key_id, w.job.priority) == (key, priority)] == mine
+    for lane in product("xy", "abcd", Priority):
+        assert [w.number for w in order if lane_of(w) == lane] == [w.number for w in waiters if lane_of(w) == lane]
 
 
 @given(st.lists(st.lists(costs, min_size=25, max_size=25), min_size=2, max_size=4))
@@ -66,6 +74,28 @@ def test_from_when_all_wait_no_key_gets_more_than_its_share_and_one_job(jobs: li
     for end in range(21):
         share = sum(waiter.job.cost_tokens for waiter in order[:end]) / len(names)
         assert all(tokens(order[:end], name) <= share + largest + RULES.quantum_tokens for name in names)
+
+
+@given(st.lists(costs, min_size=40, max_size=40), st.lists(costs, min_size=20, max_size=20), st.integers(1, 20))
+def test_an_account_gets_no_more_by_having_more_keys(many: list[int], one: list[int], key_count: int) -> None:
+    """Over every window, as between keys: but for a job of each, both have the same."""
+    flood = [standing(f"flood{n % key_count}", cost, account="flood") for n, cost in enumerate(many)]
+    line = line_of(*flood, *(standing("single", cost) for cost in one))
+    order = served(line, 20)  # neither runs out
+    allowed = max(many) + max(one) + RULES.quantum_tokens
+    for start, end in combinations(range(21), 2):
+        window = order[start:end]
+        assert abs(of_account(window, "flood") - of_account(window, "single")) <= allowed
+
+
+@given(st.lists(costs, min_size=20, max_size=20), st.lists(costs, min_size=20, max_size=20))
+def test_within_an_account_its_keys_share(one: list[int], other: list[int]) -> None:
+    waiters = [standing(key, cost, account="x") for key, of in (("a", one), ("b", other)) for cost in of]
+    order = served(line_of(*waiters, *(standing("y", 1000) for _ in range(20))), 20)
+    allowed = max(one) + max(other) + RULES.quantum_tokens
+    for start, end in combinations(range(21), 2):
+        window = order[start:end]
+        assert abs(tokens(window, "a") - tokens(window, "b")) <= allowed
 
 
 def test_many_small_jobs_of_one_key_do_not_outrun_a_large_one_of_another() -> None:
@@ -120,7 +150,7 @@ def test_a_band_that_was_empty_has_saved_nothing_up() -> None:
 
 
 def test_a_full_band_pushes_out_the_newest_of_the_longest_lane() -> None:
-    rules = AdmissionRules(per_band=4, per_key=4)
+    rules = AdmissionRules(per_band=4, per_account=4)
     waiters = [standing("a"), standing("a"), standing("b"), standing("a")]
     line = line_of(*waiters, rules=rules)
     assert line.band_is_full(an_applicant("c"))
@@ -134,6 +164,31 @@ def test_nobody_is_pushed_out_for_a_key_that_has_as_many() -> None:
     assert line.displaced_by(an_applicant("a")) is None
     assert line.displaced_by(an_applicant("b")) is None
     assert line.displaced_by(an_applicant("c")) is not None
+
+
+def test_in_an_accounts_share_the_longest_of_its_keys_makes_room() -> None:
+    waiters = [standing("a1", account="a"), standing("a1", account="a"), standing("a2", account="a")]
+    line = line_of(*waiters, standing("b"), rules=AdmissionRules(per_band=9, per_account=3))
+    assert line.account_is_full(an_applicant("a3", account="a"))
+    assert line.displaced_by(an_applicant("a3", account="a")) is waiters[1]
+    assert line.displaced_by(an_applicant("a2", account="a")) is None
+    assert not line.account_is_full(an_applicant("b"))
+
+
+def test_a_full_band_pushes_out_of_the_account_with_the_most_however_many_keys_it_has() -> None:
+    flood = [standing(f"flood{n}", account="flood") for n in range(5)]
+    line = line_of(*flood, standing("b"), standing("b"), rules=AdmissionRules(per_band=7))
+    assert line.displaced_by(an_applicant("b")) is flood[4]
+    assert line.displaced_by(an_applicant("flood9", account="flood")) is None
+
+
+def test_a_position_counts_an_accounts_keys_as_one() -> None:
+    line = line_of(*(standing(f"flood{n}", 1000, account="flood") for n in range(30)))
+    late = standing("b", 1000)
+    assert line.position_if_joined(late.job) == 2
+    assert line.position_if_joined(an_applicant("flood99", account="flood")) == 31
+    line.join(late)
+    assert served(line, 2)[1] is late
 
 
 def test_a_position_is_what_it_comes_to_with_equal_jobs() -> None:
@@ -154,9 +209,9 @@ class ComingAndGoing(RuleBasedStateMachine):
         self.line: WaitingLine[Standing] = WaitingLine(RULES)
         self.there: list[Standing] = []
 
-    @rule(key=keys, cost=costs, priority=st.sampled_from(Priority))
-    def join(self, key: str, cost: int, priority: Priority) -> None:
-        waiter = standing(key, cost, priority)
+    @rule(key=keys, account=accounts, cost=costs, priority=st.sampled_from(Priority))
+    def join(self, key: str, account: str, cost: int, priority: Priority) -> None:
+        waiter = standing(key, cost, priority, account)
         self.line.join(waiter)
         self.there.append(waiter)
 
@@ -164,8 +219,7 @@ class ComingAndGoing(RuleBasedStateMachine):
     @rule()
     def serve(self) -> None:
         waiter = self.line.next()
-        same = [w for w in self.there if (w.job.key_id, w.job.priority) == (waiter.job.key_id, waiter.job.priority)]
-        assert same[0] is waiter
+        assert next(other for other in self.there if lane_of(other) == lane_of(waiter)) is waiter
         self.there.remove(waiter)
 
     @precondition(lambda self: self.there)

@@ -12,7 +12,7 @@ from sparewatt.inference.dispatch.first_token_times import TIMES_KEPT
 from sparewatt.inference.dispatch.hedging import HEDGES_PER_REQUEST
 from sparewatt.inference.dispatch.job_run import JobRun
 from sparewatt.inference.dispatch.model import Outcome
-from sparewatt.inference.matcher.circuit_breaker import FIRST_JOBS_MAX, OPEN_FIRST_S
+from sparewatt.inference.matcher.circuit_breaker import OPEN_FIRST_S
 from sparewatt.protocol.link.frames import JobReplyHead, Opcode, encode_message
 from sparewatt.protocol.link.node_report import Speed
 from tests.unit.inference.nodes import MODEL, NOW_S, a_model, node_id, some_specs
@@ -148,15 +148,6 @@ def test_time_in_which_the_gateway_itself_was_blocked_counts_against_no_node() -
 
 
 # circuit breakers of nodes and models
-
-
-def test_at_most_two_first_requests_wait_for_one_node() -> None:
-    fast = some_specs(a_model(measured=Speed(prefill_tps=1e6, decode_tps=1e6)), slots=64)
-    stage = Stage(3)
-    stage.table.set_specs(node_id(1), fast)
-    runs = [stage.again() for _ in range(6)]
-    waiting = [run.record.attempts[0].node_id for run in runs]
-    assert waiting.count(node_id(1)) == FIRST_JOBS_MAX
 
 
 def test_a_node_that_failed_gets_one_trial_at_a_time() -> None:

@@ -14,7 +14,7 @@ from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.core.errors import JoinRefused, LinkLost, SparewattError, StoreUnavailable
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import seeded
-from sparewatt.inference.fleet import link_registry as links_module
+from sparewatt.inference.fleet.fleet_limits import FleetBounds
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
@@ -42,6 +42,8 @@ from tests.unit.protocol.reports import SPECS
 from tests.waiting import CEILING_S, turns, until
 
 HOST = "gateway.example:443"
+HOME, AWAY = "192.0.2.1", "198.51.100.7"
+"""Where nodes dial from."""
 HEALTH = HealthRules(heartbeat_s=5.0, offline_after_missed=3)
 SILENT_S = HEALTH.heartbeat_s * HEALTH.offline_after_missed + HEALTH.grace_s + 0.1
 
@@ -52,9 +54,12 @@ class Tokens(JoinTokens):
     def __init__(self) -> None:
         self.no: SparewattError | None = None
         self.seen: list[tuple[NodeId, str | None]] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def admit(self, node_id: NodeId, token: str | None) -> AccountId:
         self.seen.append((node_id, token))
+        await self.may_answer.wait()
         if self.no is not None:
             raise self.no
         return AccountId("acc_owner")
@@ -63,14 +68,14 @@ class Tokens(JoinTokens):
 class Visit:
     """One connection: the node's end of the socket, and the task that serves the other."""
 
-    def __init__(self, registry: LinkRegistry, *, key: SigningKey) -> None:
-        self.key = key
+    def __init__(self, registry: LinkRegistry, *, key: SigningKey, address: str) -> None:
+        self.key, self.address = key, address
         self.socket, far = socket_pair()
         self.served = asyncio.create_task(self._serve(registry, far))
 
     async def _serve(self, registry: LinkRegistry, socket: MemorySocket) -> None:
         try:
-            await registry.serve(socket)
+            await registry.serve(socket, address=self.address)
             await socket.wait_closed()
         finally:
             socket.abort()
@@ -94,10 +99,13 @@ class Visit:
 class Registry(LinkRegistry):
     """The registry, with all that it works on in reach."""
 
-    def __init__(self, ports: LinkPorts | None = None, demand: UnmetDemand | None = None) -> None:
+    def __init__(
+        self, ports: LinkPorts | None = None, demand: UnmetDemand | None = None, bounds: FleetBounds | None = None
+    ) -> None:
         self.clock, self.table, self.tokens = ManualClock(), NodeTable(), Tokens()
         self.visits: list[Visit] = []
         self.left: list[NodeId] = []
+        self.forgotten: list[NodeId] = []
         self.n_sendings = 0
         super().__init__(
             {},
@@ -111,13 +119,15 @@ class Registry(LinkRegistry):
             before_sending=self._count_sending,
             on_left=self.left.append,
             demand=demand,
+            bounds=bounds,
+            on_forgotten=self.forgotten.append,
         )
 
     def _count_sending(self) -> None:
         self.n_sendings += 1
 
-    def visit(self, *, seed: int = 1) -> Visit:
-        self.visits.append(Visit(self, key=SigningKey.generate(rng=seeded(seed))))
+    def visit(self, *, seed: int = 1, address: str = HOME) -> Visit:
+        self.visits.append(Visit(self, key=SigningKey.generate(rng=seeded(seed)), address=address))
         return self.visits[-1]
 
     async def joined(self, *, seed: int = 1, specs: NodeSpecs = SPECS) -> Visit:
@@ -378,13 +388,13 @@ async def test_a_visitor_that_leaves_is_forgotten(registry: Registry) -> None:
     visit = registry.visit()
     visit.socket.close()
     await visit.over()
-    assert (visit.served.exception(), registry._knocking) == (None, 0)
+    assert (visit.served.exception(), len(registry.admission.places)) == (None, 0)
 
 
 async def test_a_visitor_that_says_nothing_is_sent_away_without_a_word(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshake, "LINK_HANDSHAKE_S", 0.01)
+    monkeypatch.setattr(handshake, "LINK_FIRST_MESSAGE_S", 0.01)
     visit = registry.visit()
     await visit.over()
     assert visit.served.exception() is None
@@ -392,16 +402,27 @@ async def test_a_visitor_that_says_nothing_is_sent_away_without_a_word(
         await visit.socket.receive()
 
 
-async def test_only_so_many_may_knock_at_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links_module, "LINK_UNAUTHENTICATED_MAX", 1)
-    first = registry.visit(seed=1)
-    await until(lambda: registry._knocking == 1)
-    second = registry.visit(seed=2)
-    await second.over()
-    await first.join()
-    await until(lambda: registry.links)
+async def test_where_all_places_are_taken_the_oldest_silent_visitor_goes(registry: Registry) -> None:
+    registry.admission.places.size = 2
+    first, second = registry.visit(seed=1, address=AWAY), registry.visit(seed=2, address=AWAY)
+    await until(lambda: len(registry.admission.places) == 2)
     third = await registry.joined(seed=3)
-    assert set(registry.links) == {first.key.address, third.key.address}
+    await first.over()
+    assert not second.served.done()
+    await second.join()
+    await until(lambda: set(registry.links) == {second.key.address, third.key.address})
+
+
+async def test_where_all_who_join_are_nearly_in_a_visitor_is_told_to_try_again(registry: Registry) -> None:
+    registry.admission.places.size = 1
+    registry.tokens.may_answer.clear()
+    waiting = registry.visit(seed=1)
+    joining = asyncio.create_task(waiting.join())
+    await until(lambda: registry.tokens.seen)
+    with pytest.raises(LinkLost, match="Try again"):
+        await registry.visit(seed=2).join()
+    registry.tokens.may_answer.set()
+    await joining
 
 
 async def test_a_table_that_is_full_takes_no_new_node_but_knows_the_old_ones(
@@ -442,7 +463,7 @@ async def test_a_gateway_that_closes_ends_its_links_after_its_last_words(registr
 
 async def test_a_link_that_is_up_has_no_task(registry: Registry) -> None:
     near, far = socket_pair()
-    serving = asyncio.create_task(registry.serve(far))
+    serving = asyncio.create_task(registry.serve(far, address=HOME))
     key = SigningKey.generate(rng=seeded(7))
     await authenticate_to_gateway(near, key=key, host=HOST, token="t", specs=SPECS, agent_version="1", rng=seeded(3))
     await serving

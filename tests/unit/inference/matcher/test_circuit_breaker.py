@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.inference.matcher.circuit_breaker import (
-    FIRST_JOBS_MAX,
     LENIENCIES_MAX,
     OPEN_FIRST_S,
     OPEN_S_MAX,
+    TRIALS_MAX,
     BreakerState,
     CircuitBreaker,
 )
@@ -21,21 +20,15 @@ from sparewatt.inference.matcher.circuit_breaker import (
 NOW_S = 1000.0
 
 
-def proven() -> CircuitBreaker:
+def test_a_node_that_has_not_failed_takes_any_number_of_jobs() -> None:
     breaker = CircuitBreaker()
-    breaker.note_answer()
-    return breaker
-
-
-def test_a_proven_node_takes_any_number_of_jobs() -> None:
-    breaker = proven()
     assert not any(breaker.begin_job() for _ in range(100))
     assert breaker.state(NOW_S) is BreakerState.CLOSED
     assert breaker.shut_until_s == 0.0
 
 
 def test_a_failure_opens_it_and_then_one_trial_at_a_time_passes() -> None:
-    breaker = proven()
+    breaker = CircuitBreaker()
     breaker.note_failure(NOW_S)
     assert breaker.state(NOW_S) is BreakerState.OPEN
     assert breaker.shut_until_s == NOW_S + OPEN_FIRST_S
@@ -49,7 +42,7 @@ def test_a_failure_opens_it_and_then_one_trial_at_a_time_passes() -> None:
 
 
 def test_a_trial_that_is_answered_closes_it() -> None:
-    breaker = proven()
+    breaker = CircuitBreaker()
     breaker.note_failure(NOW_S)
     breaker.begin_job()
     breaker.end_trial()
@@ -59,7 +52,7 @@ def test_a_trial_that_is_answered_closes_it() -> None:
 
 
 def test_each_trial_that_fails_doubles_the_time() -> None:
-    breaker, now_s, opened_s = proven(), NOW_S, []
+    breaker, now_s, opened_s = CircuitBreaker(), NOW_S, []
     for _ in range(8):
         breaker.note_failure(now_s)
         opened_s.append(breaker.open_until_s - now_s)
@@ -68,26 +61,15 @@ def test_each_trial_that_fails_doubles_the_time() -> None:
 
 
 def test_jobs_that_fail_together_count_once() -> None:
-    breaker = proven()
+    breaker = CircuitBreaker()
     for _ in range(10):
         breaker.note_failure(NOW_S)
     assert breaker.open_until_s == NOW_S + OPEN_FIRST_S
     assert breaker.failures_in_row == 1
 
 
-def test_at_most_two_first_jobs_wait_for_a_newcomer() -> None:
-    breaker = CircuitBreaker()
-    assert breaker.state(NOW_S) is BreakerState.UNPROVEN
-    for _ in range(FIRST_JOBS_MAX):
-        assert breaker.shut_until_s == 0.0
-        assert breaker.begin_job()
-    assert breaker.shut_until_s == math.inf
-    breaker.end_trial()
-    assert breaker.shut_until_s == 0.0
-
-
 def test_a_new_link_is_worth_a_trial_after_one_failure_and_washes_off_no_more() -> None:
-    once, often = proven(), proven()
+    once, often = CircuitBreaker(), CircuitBreaker()
     once.note_failure(NOW_S)
     once.note_reconnected()
     assert once.state(NOW_S) is BreakerState.HALF_OPEN
@@ -98,7 +80,7 @@ def test_a_new_link_is_worth_a_trial_after_one_failure_and_washes_off_no_more() 
 
 
 def test_a_want_of_features_is_a_failure_only_again_and_again() -> None:
-    breaker = proven()
+    breaker = CircuitBreaker()
     assert all(breaker.note_difference() for _ in range(LENIENCIES_MAX))
     assert not breaker.note_difference()
     breaker.note_answer()
@@ -107,7 +89,7 @@ def test_a_want_of_features_is_a_failure_only_again_and_again() -> None:
 
 @given(st.lists(st.floats(0, 200), max_size=40))
 def test_it_is_never_open_for_longer_than_the_bound(pauses_s: list[float]) -> None:
-    breaker, now_s = proven(), NOW_S
+    breaker, now_s = CircuitBreaker(), NOW_S
     for pause_s in pauses_s:
         now_s += pause_s
         breaker.note_failure(now_s)
@@ -155,8 +137,8 @@ class BreakerMachine(RuleBasedStateMachine):
         self.breaker.note_reconnected()
 
     @invariant()
-    def few_jobs_wait_for_a_node_without_proof(self) -> None:
-        assert self.breaker.trials == self.trials <= FIRST_JOBS_MAX
+    def one_job_waits_for_a_node_that_failed(self) -> None:
+        assert self.breaker.trials == self.trials <= TRIALS_MAX
 
     @invariant()
     def it_can_always_recover(self) -> None:
@@ -165,9 +147,3 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreakerMachine = BreakerMachine.TestCase
-
-
-@pytest.mark.parametrize("answered", [True, False])
-def test_a_state_is_one_of_four(*, answered: bool) -> None:
-    breaker = proven() if answered else CircuitBreaker()
-    assert breaker.state(NOW_S) is (BreakerState.CLOSED if answered else BreakerState.UNPROVEN)

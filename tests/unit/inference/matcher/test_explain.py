@@ -54,6 +54,7 @@ def test_the_funnel_counts_every_node_once() -> None:
         "vram": 1,
         "measured": 1,
         "capacity": 1,
+        "timed": 0,
         "not_tried": 0,
         "shortlist": 0,
     }

@@ -16,7 +16,7 @@ from sparewatt.inference.matcher.scan import RANKED_WIDTH, MatchQuery
 from tests.unit.inference.nodes import a_job, a_table, node_id, situation
 
 QUESTION = MatchQuery(
-    11.0, 12.0, 13.0, 14.0, tuple(float(n) for n in range(len(PARTS))), 15.0, 16.0, 17.0, 18.0, 2**64 - 1
+    11.0, 12.0, 13.0, 14.0, tuple(float(n) for n in range(len(PARTS))), 15.0, 16.0, 17.0, 18.0, 2**64 - 1, 19.0
 )
 
 
@@ -81,7 +81,7 @@ def test_a_small_part_of_a_large_table_is_read_row_by_row() -> None:
 def test_the_question_is_packed_seed_first_and_weights_last() -> None:
     entry = RecordedEntry()
     Kernel(entry).rank(QUESTION, some_columns(1), NO_POSITIONS, NO_POSITIONS, k=8)
-    assert entry.queries[0] == (2**64 - 1, *(float(n) for n in range(11, 19)), *QUESTION.weights)
+    assert entry.queries[0] == (2**64 - 1, *(float(n) for n in range(11, 20)), *QUESTION.weights)
 
 
 @pytest.mark.parametrize(("n_nodes", "k"), [(CAPACITY_FIRST + 1, 8), (3, 500)])

@@ -134,7 +134,7 @@ def test_filters_stand_in_the_order_of_the_reasons() -> None:
     seen.append(reason(bad, job, tried=True))
     bad.load = NodeLoad()
     seen.append(reason(bad, job, tried=True))
-    assert seen == [found for found in Rejection if found is not Rejection.NOT_SHORTLISTED]
+    assert seen == [found for found in Rejection if found not in {Rejection.NOT_SHORTLISTED, Rejection.NOT_TIMED}]
 
 
 def test_memory_and_room_are_told_with_both_numbers() -> None:

@@ -112,6 +112,27 @@ async def test_a_request_that_nobody_can_pay_for_is_refused_and_holds_nothing(ti
     assert till.free() == BALANCE
 
 
+@pytest.mark.parametrize(
+    ("limit", "advice"), [(None, "A lower max_price"), (9, "A smaller max_tokens or a lower max_price")]
+)
+async def test_a_refusal_says_at_which_prices_it_was_reckoned(till: Till, limit: int | None, advice: str) -> None:
+    dear = TokenPrice(Nano(10**15), Nano(2 * 10**15))
+    with pytest.raises(InsufficientCredits) as caught:
+        await till.metering.open(Payer(PAYER, KEY), order(output_limit=limit, price=dear))
+    assert "at up to $1000000 per million tokens read and $2000000 written" in caught.value.message
+    assert f"{advice} needs less." in caught.value.message
+
+
+async def test_what_was_delivered_counts_for_the_owner_as_it_was_billed(till: Till) -> None:
+    tab = await till.metering.open(Payer(PAYER, KEY), order())
+    tab.start()
+    tab.close(Outcome.DONE, [attempt(7)])
+    own = await till.metering.open(Payer(OWNER, KEY), order("own", price=TokenPrice(Nano(0), Nano(0))))
+    own.start()
+    own.close(Outcome.DONE, [attempt(90)])
+    assert till.metering.delivered.of(ModelId("stub")) == {OWNER: PROMPT + 7}
+
+
 async def test_a_free_model_needs_no_money(till: Till) -> None:
     tab = await till.metering.open(Payer(OWNER, KEY), order(price=TokenPrice(Nano(0), Nano(0))))
     tab.start()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
+from sparewatt.machine.spawn import free_port
 from sparewatt.node.backends.llama_cpp import UNIFIED_SLOTS, LlamaCppBackend
 from tests.unit.node.backends.pages import Pages, adapter_over, listed
 
@@ -60,3 +66,53 @@ async def test_absurd_figures_are_unknown_ones(lie: int) -> None:
     assert (model.context_length, model.parameters, model.weights_bytes) == (None, None, 0)
     assert load is not None
     assert load.context_tokens is None
+
+
+# progress
+
+
+class ProgressServer:
+    """Streams two events of progress before its answer, as b10586 does with `return_progress`."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.bodies.append(json.loads(await request.read()))
+        if not self.bodies[-1].get("stream"):
+            return web.json_response({"choices": [], "prompt_progress": {"total": 1}})
+        progress = [f'data: {{"choices":[],"prompt_progress":{{"processed":{n}}}}}\n\n' for n in (0, 64)]
+        text = 'data: {"choices":[{"delta":{"content":"say \\"prompt_progress\\": 1"}}]}\n\ndata: [DONE]\n\n'
+        return web.Response(text="".join(progress) + text, content_type="text/event-stream")
+
+
+@asynccontextmanager
+async def progress_server() -> AsyncIterator[tuple[ProgressServer, LlamaCppBackend]]:
+    server, port = ProgressServer(), free_port()
+    runner = web.ServerRunner(web.Server(server.answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield server, LlamaCppBackend(f"http://127.0.0.1:{port}", session)
+    finally:
+        await runner.cleanup()
+
+
+async def post(backend: LlamaCppBackend, body: bytes) -> bytes:
+    async with backend.post("/v1/chat/completions", body) as reply:
+        return b"".join([chunk async for chunk in reply.chunks])
+
+
+async def test_a_stream_is_requested_with_its_progress_which_is_dropped() -> None:
+    async with progress_server() as (server, backend):
+        answer = await post(backend, b'{"messages":[],"stream":true, "seed":{"a":1} } ')
+    assert server.bodies == [{"messages": [], "stream": True, "seed": {"a": 1}, "return_progress": True}]
+    assert answer == b'data: {"choices":[{"delta":{"content":"say \\"prompt_progress\\": 1"}}]}\n\ndata: [DONE]\n\n'
+
+
+async def test_a_whole_answer_is_requested_and_passed_on_as_it_is() -> None:
+    async with progress_server() as (server, backend):
+        answer = await post(backend, b'{"messages":[],"stream":false}')
+    assert server.bodies == [{"messages": [], "stream": False}]
+    assert b"prompt_progress" in answer

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from sparewatt.node.backends.reply_stream import throttled
+from sparewatt.core.limits import SSE_EVENT_BYTES_MAX
+from sparewatt.node.backends.backend import BadBackendReply
+from sparewatt.node.backends.reply_stream import throttled, without_events
 from sparewatt.testing import InstantClock
 from sparewatt.testing.clocks import ManualClock
 from tests.waiting import turns
@@ -98,3 +100,24 @@ async def test_an_error_of_the_source_is_raised() -> None:
 
     with pytest.raises(ConnectionError):
         _ = [chunk async for chunk in throttled(source(), limit_tps=5.0, clock=InstantClock())]
+
+
+# events that are dropped
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_marked_events_are_dropped_wherever_the_network_cuts(size: int) -> None:
+    whole = b"".join(EVENTS) + b"data: [DONE]"
+    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+    kept = b"".join([chunk async for chunk in without_events(stream(pieces), b'"n":3')])
+    assert kept == whole.replace(EVENTS[3], b"")
+
+
+async def test_an_event_is_passed_on_as_soon_as_it_is_whole() -> None:
+    passed = without_events(stream([EVENTS[0], EVENTS[1], EVENTS[2][:4]]), b'"n":0')
+    assert await anext(passed) == EVENTS[1]
+
+
+async def test_an_event_without_end_is_refused() -> None:
+    with pytest.raises(BadBackendReply, match="without end"):
+        _ = [chunk async for chunk in without_events(stream([b"x" * (SSE_EVENT_BYTES_MAX + 1)]), b"n")]

@@ -286,3 +286,25 @@ def test_a_prompt_is_timed_from_when_the_one_before_it_was_read() -> None:
         outlook.note_first_token(number, now_s=(number + 1) * SPEED.prefill_s(100))
     outlook.begin("next", model, 100, now_s=100.0)
     assert outlook.slot_uses["next"].prefill_s == pytest.approx(SPEED.prefill_s(100))
+
+
+# requests that were abandoned
+
+
+def test_an_abandoned_prompt_weighs_what_is_left_of_it() -> None:
+    estimator = TtftEstimator()
+    model = a_model(measured=Speed(prefill_tps=100.0, decode_tps=10.0), kv_bytes_per_token=1)
+    estimator.begin("left", model, 1000, now_s=0.0)
+    assert estimator.left_to_read_s("left", now_s=4.0) == pytest.approx(6.0)
+    load = estimator.load_of([], abandoned=["left"], now_s=4.0)
+    assert (load.jobs, load.models) == (1, (model.id,))
+    assert load.backlog_s == pytest.approx(6.0)
+    assert load.kv_bytes > 0
+    assert estimator.left_to_read_s("left", now_s=40.0) == 0.0
+
+
+def test_an_answer_that_is_written_has_nothing_left_to_read() -> None:
+    estimator = TtftEstimator()
+    estimator.begin("job", a_model(measured=Speed(prefill_tps=100.0, decode_tps=10.0)), 1000, now_s=0.0)
+    estimator.note_first_token("job", now_s=1.0)
+    assert estimator.left_to_read_s("job", now_s=1.0) == estimator.left_to_read_s("unknown", now_s=1.0) == 0.0

@@ -8,8 +8,9 @@ import pytest
 
 from sparewatt.sim.results.plot import draw
 from sparewatt.sim.results.spot_comparison import all_models, network_row, spot_rows
-from sparewatt.sim.results.summary import gini, mean_of, measure, summarise
+from sparewatt.sim.results.summary import HostileFigures, gini, hostile_figures, mean_of, measure, summarise
 from sparewatt.sim.study import StudyConfig, StudyResult, make_case, run_scheduler, study
+from sparewatt.sim.traffic import SimJob
 from tests.unit.sim.conftest import make_job
 
 CONFIG = StudyConfig(nodes=20, rate=2.0, duration_s=10.0, seeds=2, schedulers=("balanced", "least-loaded"))
@@ -74,3 +75,30 @@ def test_renting_whole_cards_is_never_cheaper_than_full_ones() -> None:
     row = network_row(case, run)
     assert row.usd > 0
     assert 0 < row.round_trip_s[0] <= row.round_trip_s[1]
+
+
+# hostile nodes
+
+
+def figures_of(*jobs: SimJob) -> HostileFigures:
+    return hostile_figures(measure(jobs), jobs)
+
+
+def test_an_outage_is_the_longest_time_without_an_answer_to_any_job_of_a_model() -> None:
+    model = make_case(CONFIG, None, seed=1).scenario.models[0]
+    jobs = [make_job(number, model=model) for number in range(6)]
+    for number, job in enumerate(jobs):
+        job.arrived_s = 10.0 * number
+        job.finished_s = 10.0 * number + 2.0 if number in {0, 4, 5} else None
+    assert figures_of(*jobs).outage_s == 20.0
+    assert figures_of(jobs[0], jobs[4]).outage_s == 0.0
+
+
+def test_nonsense_is_no_real_answer() -> None:
+    model = make_case(CONFIG, None, seed=1).scenario.models[0]
+    good, bad = make_job(1, model=model), make_job(2, model=model)
+    good.arrived_s, good.finished_s = 0.0, 4.0
+    bad.arrived_s, bad.finished_s, bad.is_nonsense = 0.0, 0.1, True
+    found = figures_of(good, bad)
+    assert found.real_mean_s == pytest.approx(4.0 + good.user_rtt_s)
+    assert found.nonsense == 0.5

@@ -17,7 +17,7 @@ export function PolicyField({ initial, model }: { initial: ApiKey["policy"]; mod
   const isLine = policy !== "" && !policy.startsWith("{");
   const allowed = useQuery({
     queryKey: ["policy", policy],
-    queryFn: ({ signal }) => api<NodeList>(`/v1/nodes?q=${encodeURIComponent(policy)}`, { signal }),
+    queryFn: ({ signal }) => api<NodeList>(`/v1/nodes?limit=1&q=${encodeURIComponent(policy)}`, { signal }),
     enabled: isLine,
     retry: false,
     placeholderData: (before) => before,
@@ -27,7 +27,7 @@ export function PolicyField({ initial, model }: { initial: ApiKey["policy"]; mod
       {!policy && `Any node${model ? ` that has the model, such as ${model}` : ""}.`}
       {policy && !isLine && "A JSON object is checked when you save it."}
       {isLine && allowed.error && <span className="text-offline">{allowed.error.message}</span>}
-      {isLine && !allowed.error && allowed.data && `${count(allowed.data.data.length)} of ${count(allowed.data.total ?? 0)} nodes are left.`}
+      {isLine && !allowed.error && allowed.data && `${count(allowed.data.allowed ?? allowed.data.data.length)} of ${count(allowed.data.total ?? 0)} nodes are left.`}
     </span>
   );
   return (

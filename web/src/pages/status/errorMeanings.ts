@@ -1,5 +1,6 @@
 const MEANINGS: Record<string, string> = {
   body_too_large: "The request was larger than the network accepts.",
+  disk_full: "A disk of the network was full.",
   first_token_timeout: "No node wrote a first token in time.",
   id_reused: "An id was used again for another account or amount.",
   idempotency_conflict: "A request was repeated, but its answer is not stored: it was streamed or too long.",

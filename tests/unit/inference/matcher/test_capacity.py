@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparewatt.core.ids import ModelId
-from sparewatt.inference.matcher.capacity_count import free_slots
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.capacity import free_slots
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.trying import walks
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs
@@ -32,6 +33,15 @@ def test_a_node_has_its_slots_and_as_many_places_behind_them() -> None:
     table = a_table(2, some_specs(slots=4))
     assert table.capacity.free(MODEL) == 16
     assert table.capacity.nodes(MODEL) == 2
+
+
+def test_a_model_that_nobody_has_any_more_is_counted_no_longer() -> None:
+    table = a_table(2)
+    for number in (1, 2):
+        table.set_specs(node_id(number), some_specs(a_model(id=f"new-{number}")))
+        table.set_specs(node_id(number), some_specs(a_model(id=OTHER)))
+    assert table.capacity.nodes(MODEL) == table.capacity.free(MODEL) == 0
+    assert set(table.capacity._nodes) == set(table.capacity._free) == {OTHER}
 
 
 def test_a_reservation_takes_a_place_and_a_release_gives_it_back_and_says_so() -> None:

@@ -1,4 +1,4 @@
-"""How many slots are free for each model, over all nodes of the table; admission control reads it."""
+"""How many jobs of each model the known nodes could take now: what admission control goes by."""
 
 from __future__ import annotations
 
@@ -74,6 +74,10 @@ class CapacityCount:
             self._nodes[name] = self._nodes.get(name, 0) + nodes
             self._free.setdefault(name, 0)
         self._add_slots(row, slots)
+        if nodes < 0:
+            for name in row.models:
+                if not self._nodes[name]:
+                    del self._nodes[name], self._free[name]
 
     def _notify_freed(self, row: NodeRow) -> None:
         for on_freed in self._on_freed:
