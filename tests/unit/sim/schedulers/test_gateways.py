@@ -8,6 +8,7 @@ from sparewatt.core.limits import LINK_JOBS_MAX, LOAD_REPORT_INTERVAL_S
 from sparewatt.core.refusal import would_refuse
 from sparewatt.inference.admission.model import WAITING_S_MAX
 from sparewatt.inference.matcher.formula import BALANCED
+from sparewatt.inference.matcher.node_row import REFERENCE_TOKENS
 from sparewatt.sim.scenario import FaultRates
 from sparewatt.sim.schedulers.gateways import SimGateways
 from sparewatt.sim.study import StudyCase, StudyConfig, make_case, make_scheduler, nearest_gateways
@@ -185,11 +186,15 @@ def learned_factors(*, liars: float) -> tuple[list[float], list[float]]:
     world = case.world()
     gateways = SimGateways(world, BALANCED, heartbeat_s=5.0, seed=1)
     world.run(case.jobs(), gateways, until_s=400.0)
-    positions = [position for row in gateways.tables[0] for position in row.positions.values()]
-    reading, writing = (
-        [lessons.factor for position in positions if (lessons := getattr(position, what)).count >= 6]
-        for what in ("reading", "writing")
-    )
+    reading, writing = [], []
+    for row in gateways.tables[0]:
+        for model, position in row.positions.items():
+            published, timing = row.models[model].measured, position.timing()
+            assert published is not None
+            if timing.reads >= 8:
+                reading.append(timing.read_s / published.prefill_s(int(REFERENCE_TOKENS)))
+            if timing.writes >= 8:
+                writing.append(timing.step_s * published.decode_tps)
     return reading, writing
 
 
