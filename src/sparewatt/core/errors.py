@@ -63,6 +63,7 @@ SparewattError                      code                     status  retry
 │   └── WrongChain                  wrong_chain                503    no     (not the chain that the database follows)
 ├── LinkError                       (between node and gateway; no client sees it)
 │   ├── ProtocolViolation           protocol_violation
+│   ├── LinkFlooded                 protocol_violation      (a ProtocolViolation)
 │   ├── JoinRefused                 link_error               (its `reason` says why)
 │   └── LinkLost                    link_lost
 └── StartupError                    (a process cannot start; the message says what to do)

@@ -166,18 +166,20 @@ def tune_garbage_collector() -> None:
 
 
 class MemoryRelease:
-    """After nodes have left: drops what is cached of models that nobody has any more, and frees the heap."""
+    """After nodes came or left, or somebody knocked: drops what is cached of models that nobody has, frees the heap."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._version = services.links.version
+        self._seen = self._counts()
 
     async def run(self) -> None:
-        services = self._services
-        if self._version != services.links.version:
-            self._version = services.links.version
-            services.eligibility.forget_absent_models()
+        if self._seen != self._counts():
+            self._seen = self._counts()
+            self._services.eligibility.forget_absent_models()
             await asyncio.to_thread(release_free_memory)
+
+    def _counts(self) -> tuple[int, int]:
+        return self._services.links.version, self._services.links.knocks
 
 
 async def _check_health(services: Services) -> None:

@@ -145,6 +145,8 @@ class LinkRegistry:
         """Before this time no link can have timed out, so none is checked."""
         self._line: FairQueue | None = None
         """Fair queueing between links with much to read."""
+        self.knocks = 0
+        """Connections that were opened here, whatever became of them."""
         self.version = 0
         """Another one whenever `links` has changed."""
         self.owners: dict[NodeId, AccountId] = {}
@@ -194,6 +196,7 @@ class LinkRegistry:
 
     async def serve(self, socket: Socket, *, address: str) -> None:
         """One connection from `address` until it is a link or is sent away. A link lives by what its socket calls."""
+        self.knocks += 1
         try:
             visitor = await self._let_in(socket, address)
         except JoinRefused as refused:
