@@ -20,7 +20,8 @@ from sparewatt.inference.matcher.formula import BALANCED, Ranking
 from sparewatt.inference.matcher.match import make_query, match
 from sparewatt.inference.matcher.model import MatchContext, MatchJob
 from sparewatt.inference.matcher.node_row import HealthRules
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.testing.matcher_timing import MODEL, NOW_S, make_table
 
 SAME = 1e-9

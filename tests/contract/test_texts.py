@@ -10,10 +10,11 @@ import pytest
 
 from sparewatt.localnet.network import MODEL_NAME
 from sparewatt.node.backends.openai import OpenAIBackend
-from sparewatt.node.jobs.stream_accumulator import StreamAccumulator
+from sparewatt.node.backends.reply_stream import EventDataSplitter
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import as_stream, read_completion
 from sparewatt.protocol.openai.prompts import count_prompts
+from sparewatt.protocol.openai.stream_accumulator import StreamAccumulator
 from tests.contract.chats import CEILING_S, REPEATABLE, ask_whole
 from tests.contract.servers import Server, every_kind, having
 
@@ -26,11 +27,12 @@ def text(prompt: object = PROMPT, **options: Any) -> bytes:
 
 
 async def assembled(backend: OpenAIBackend, body: bytes) -> dict[str, Any]:
-    assembler = StreamAccumulator(prompts=count_prompts(PATH, body))
+    assembler, splitter = StreamAccumulator(prompts=count_prompts(PATH, body)), EventDataSplitter()
     async with asyncio.timeout(CEILING_S), backend.post(PATH, as_stream(body)) as reply:
         assert reply.content_type == "text/event-stream"
         async for chunk in reply.chunks:
-            assembler.feed(chunk)
+            for event in splitter.feed(chunk):
+                assembler.add(event)
     found: dict[str, Any] = json.loads(assembler.body())
     return found
 

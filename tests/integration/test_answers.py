@@ -82,7 +82,8 @@ def test_every_match_can_be_explained(shared_network: Network) -> None:
     assert told["outcome"] == "done"
     assert told["chosen"] == answer.headers["x-sparewatt-node"] == told["ranked"][0]["node"]
     assert told["candidates_total"] == 2
-    assert told["funnel"][-1]["left"] == len(told["ranked"]) == 2
+    timed = next(step for step in told["funnel"] if step["filter"] == "timed")
+    assert told["funnel"][-1]["left"] == len(told["ranked"]) == 2 - timed["dropped"]
     best = told["ranked"][0]
     assert abs(sum(best["parts"].values()) - best["cost_s"]) < 1e-4
     attempt = told["attempts"][0]

@@ -177,7 +177,13 @@ def make_cast(network: Network) -> Cast:
     """Two people, and a thing of each kind that is the owner's."""
     owner, other = (sign_up(network, f"{name}-{secrets.token_hex(4)}@example.org") for name in ("owner", "other"))
     give_credits(network, owner)
-    failed = ask(network, "POST", "/v1/chat/completions", {"model": "none", "messages": [1]}, key=owner.key)
+    failed = ask(
+        network,
+        "POST",
+        "/v1/chat/completions",
+        {"model": "none", "messages": [{"role": "user", "content": "x"}]},
+        key=owner.key,
+    )
     things = {
         "account": owner.account_id,
         "match_id": failed.headers["x-sparewatt-match-id"],

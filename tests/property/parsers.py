@@ -16,6 +16,7 @@ from sparewatt.api.inference.chat import read_chat
 from sparewatt.api.inference.completions import read_completion_request
 from sparewatt.api.inference.embeddings import read_embedding_request
 from sparewatt.core.errors import ProtocolViolation, SparewattError
+from sparewatt.inference.dispatch.failure_reasons import classify
 from sparewatt.inference.dispatch.reply import EventSplitter, ReplyBroken, StreamReply, WholeReply, event_data
 from sparewatt.policy.parser import read_line, read_object, read_query, split_model
 from sparewatt.protocol.link.frames import (
@@ -171,7 +172,7 @@ def _whole(data: bytes, _: random.Random) -> None:
     with suppress(ReplyBroken):
         reply.feed(data)
         reply.end()
-    reply.error_message()
+    classify(400, reply.body())
 
 
 def _frames(data: bytes, _: random.Random) -> None:

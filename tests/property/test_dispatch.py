@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sparewatt.inference.dispatch.job_run import SEAMS_MAX, JobRun
-from sparewatt.inference.dispatch.model import Outcome
+from sparewatt.inference.dispatch.job_run import JobRun
+from sparewatt.inference.dispatch.model import SEAMS_MAX, Outcome
 from tests.trying import walks
 from tests.unit.inference.nodes import a_model, some_specs
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, ScriptedNode, Stage, text_event

@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sparewatt.core.ids import ModelId, NodeId
 from sparewatt.core.lessons import SLOWER_MAX
 from sparewatt.inference.matcher.node_row import NodeRow
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs, Speed
 from tests.trying import walks
 from tests.unit.inference.nodes import a_job, a_model, node_id, some_specs, table_of
@@ -97,7 +98,7 @@ class NodesComeAndGo(RuleBasedStateMachine):
         node = self.known(data)
         self.table.set_rtt(node, rtt_s, now_s=self.now_s)
         if failed:
-            self.table.note_failure(node, now_s=self.now_s)
+            self.table.note_failure(node, model="a", now_s=self.now_s)
         else:
             self.table.note_success(node, model=ModelId("a"), output_tokens=9)
 

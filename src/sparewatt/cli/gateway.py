@@ -88,7 +88,9 @@ def gateway() -> None:
 @click.option("--nodes-per-account", type=int, help="The most nodes that one account may have (500).")
 @click.option("--models-per-account", type=int, help="The most models on all its connected nodes together (1000).")
 @click.option("--models-per-node", type=int, help="The most models on one node (200).")
-@click.option("--first-token-floor-s", type=NUMBER, help="The shortest timeout for a first token.")
+@click.option(
+    "--first-token-floor-s", type=NUMBER, help="The shortest wait for a first token if no other node can help."
+)
 @click.option("--idle-s", type=NUMBER, help="Seconds without a token after which a node counts as lost.")
 @click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when stopped.")
 @click.option("--policy", type=click.Choice(RANKINGS), help="How nodes are chosen by default.")

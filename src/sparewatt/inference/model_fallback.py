@@ -19,8 +19,8 @@ from sparewatt.core.errors import (
     UnsupportedContent,
     UnsupportedParameter,
 )
+from sparewatt.inference.dispatch.failure_reasons import ContextTooLong
 from sparewatt.inference.dispatch.model import DirectPath, Sink
-from sparewatt.inference.dispatch.node_selection import ContextTooLong
 
 _OF_ONE_MODEL = (
     ContextTooLong,

@@ -23,7 +23,7 @@ from sparewatt.core.errors import (
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.edge.bodies import CONTROL_BODY_BYTES_MAX, error_reply, read_body
 from sparewatt.gateway.routes import make_app
-from sparewatt.inference.dispatch.node_selection import ContextTooLong
+from sparewatt.inference.dispatch.failure_reasons import ContextTooLong
 from sparewatt.protocol.openai.chat import error_headers
 from tests.unit.gateway.small_gateway import USER, bearer, make_services, running
 

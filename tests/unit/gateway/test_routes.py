@@ -11,6 +11,7 @@ from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.protocol.openai.chat import as_stream
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import ADMIN, OTHER, USER, EdgeServer, bearer, make_services, running
 from tests.unit.inference.nodes import MODEL, NOW_S, a_dispatched_job, a_job, a_model, a_table, node_id, some_specs
@@ -244,7 +245,7 @@ async def test_a_chat_in_one_piece_is_passed_on_as_it_is() -> None:
         reply = await client.post("/v1/chat/completions", headers=bearer(), data=BODY)
         assert await reply.read() == COMPLETION
     assert reply.content_type == "application/json"
-    assert node.body == BODY
+    assert node.body == as_stream(BODY)
 
 
 async def test_a_chat_in_one_piece_reports_no_first_token() -> None:
@@ -272,7 +273,8 @@ async def test_an_error_of_the_model_server_is_an_openai_error() -> None:
         node.answer_when_asked(b'{"error":{"message":"too hot"}}', status=400)
         reply = await client.post("/v1/chat/completions", headers=bearer(), data=BODY)
         assert (await reply.json())["error"] == {
-            "message": "too hot",
+            "message": "The only model server of 'llama-3-8b' that could take the request rejected the request "
+            "(bad_request). Check its messages, tools and parameters.",
             "type": "invalid_request_error",
             "param": None,
             "code": "invalid_request",

@@ -136,7 +136,7 @@ def situation(**changes: Any) -> MatchContext:
     return MatchContext(**(values | changes))
 
 
-_OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "positions", "own_active"}
+_OF_THE_SPECS = {"id", "specs", "index", "hash", "models", "positions", "breakers", "own_active"}
 _COPIED = [field.name for field in dataclasses.fields(NodeRow) if field.name not in _OF_THE_SPECS]
 
 
@@ -165,12 +165,16 @@ def table_of(*rows: NodeRow) -> NodeTable:
             setattr(copy, name, getattr(row, name))
         copy.own_active = dict(row.own_active)
         table.set_specs(row.id, row.specs)
+        for model, position in copy.positions.items():
+            breaker = position.breaker = copy.breakers[model] = row.breakers.get(model, position.breaker)
+            if model not in row.breakers:
+                breaker.open_until_s, breaker.failures_in_row = row.suspect_until_s, int(row.suspect_until_s > 0)
         for model, taught in row.positions.items():
-            position = copy.positions.get(model)
-            if position is not None:
-                position.reading, position.writing = taught.reading, taught.writing
-                position.output_tokens, position.timed_jobs = taught.output_tokens, taught.timed_jobs
-                position.reading_least, position.writing_least = taught.reading_least, taught.writing_least
+            learned = copy.positions.get(model)
+            if learned is not None:
+                learned.reading, learned.writing = taught.reading, taught.writing
+                learned.output_tokens, learned.timed_jobs = taught.output_tokens, taught.timed_jobs
+                learned.reading_least, learned.writing_least = taught.reading_least, taught.writing_least
     return table
 
 

@@ -24,7 +24,7 @@ from sparewatt.core.errors import (
     UnsupportedParameter,
 )
 from sparewatt.gateway.services import Services
-from sparewatt.inference.dispatch.job_run import RefusedByServer
+from sparewatt.inference.dispatch.failure_reasons import RefusedByServer
 from sparewatt.inference.dispatch.model import DirectPath
 from sparewatt.inference.model_fallback import FallbackSink, is_of_one_model
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad

@@ -17,7 +17,10 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import KIB, REQUEST_BODY_BYTES_MAX
 from sparewatt.core.timer_queue import TimerQueue
+from sparewatt.inference.dispatch.assembled_reply import AssembledReply
+from sparewatt.inference.dispatch.deadlines import Deadlines, silence_s
 from sparewatt.inference.dispatch.failover import EmittedText, Seam
+from sparewatt.inference.dispatch.failure_reasons import NOT_NOW, ServerError, classify, failure_reason
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
     BilledAnswer,
@@ -47,12 +50,12 @@ LINK_STREAM_WINDOW_BYTES = 64 * KIB
 LINK_WHOLE_WINDOW_BYTES = 256 * KIB
 """The same of an answer in one piece, which is taken as it comes: vectors are megabytes, and nobody reads slowly."""
 
-_CLIENTS_FAULT = (400, 413, 415, 422)
-"""HTTP statuses of a model server that another node would only repeat. All others are the node's fault."""
 CLOCK_SLACK_S = 1e-3
 """Closer to its deadline than this, a timer is not set again: floats would let it fire for ever."""
-_NOT_NOW = (429, 503)
-"""The model server is full or still loading."""
+LATE_TIMER_S = 0.5
+"""A deadline that fires later than this found the gateway's own loop blocked; that time counts against no node."""
+RECHECK_S = 0.5
+"""How often an attempt that is late asks whether another node can take the job by now."""
 
 _PROMISE_S_MAX = 1e6
 """What fits into OPEN. A longer prediction comes from a broken measurement and must not cost the node its link."""
@@ -87,6 +90,14 @@ class AttemptState(enum.Enum):
 class AttemptListener(Protocol):
     """Implemented by the job's run."""
 
+    def on_first_token(self) -> None:
+        """An answer has begun that goes to the client in one piece, once it is whole."""
+        ...
+
+    def on_slow(self) -> None:
+        """There is no output at the mark after which a second node may be asked."""
+        ...
+
     def on_output(self, data: bytes) -> None: ...
 
     def direct_path(self) -> DirectPath | None:
@@ -103,14 +114,22 @@ class AttemptListener(Protocol):
         """A stop text is complete that began in another node's part of the answer."""
         ...
 
-    def on_bad_request(self, status: int, message: str) -> None: ...
+    def on_bad_request(self, error: ServerError) -> None: ...
 
-    def on_server_error(self, status: int, message: str) -> None: ...
+    def on_server_error(self, error: ServerError) -> None: ...
 
     def on_failed(self, outcome: Outcome, reason: str) -> None: ...
 
     def can_fail_over(self) -> bool:
-        """Whether another node could continue the answer."""
+        """Whether another node could go on with the answer."""
+        ...
+
+    def can_try_elsewhere(self) -> bool:
+        """Whether another node could take the job before it has output."""
+        ...
+
+    def prompts_ahead_s(self) -> float:
+        """How long the prompts will take that this gateway has sent to the attempt's node."""
         ...
 
     def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None:
@@ -122,14 +141,16 @@ class Attempt:
     """Implements StreamListener and DeadlineHandler."""
 
     __slots__ = (
+        "_began_s",
         "_clock",
         "_deadlines",
         "_direct",
+        "_due_s",
         "_has_no_direct_path",
         "_heard_at_s",
         "_job",
         "_longest_pause_s",
-        "_owner",
+        "_marks",
         "_passing",
         "_promised_ttft_s",
         "_refusal",
@@ -140,7 +161,9 @@ class Attempt:
         "_state",
         "_status",
         "_stream",
+        "_was_slow",
         "candidate",
+        "owner",
         "record",
         "refused_promise",
         "stated_ttft_s",
@@ -157,6 +180,7 @@ class Attempt:
         rules: DispatchRules,
         clock: Clock,
         deadlines: TimerQueue,
+        marks: Deadlines,
         promised_ttft_s: float = 0.0,
         seam: Seam | None = None,
         served: ServedRequest | None = None,
@@ -166,7 +190,9 @@ class Attempt:
         self._served = served or ServedRequest(job.match.model, job.body)
         self._seam = seam
         self._promised_ttft_s = min(promised_ttft_s, _PROMISE_S_MAX)
-        self._owner = owner
+        self.owner = owner
+        self._marks = marks
+        self._was_slow = False
         self._rules = rules
         self._clock = clock
         self._deadlines = deadlines
@@ -186,6 +212,13 @@ class Attempt:
                 answers=job.call.answers,
             )
             self._passing = reply if seam is None else None
+        elif self._served.prompts:
+            self._reply = AssembledReply(
+                prompts=self._served.prompts,
+                bill=owner.on_counted,
+                reply_model=reply_model,
+                answers=job.call.answers,
+            )
         else:
             self._reply = whole_reply(
                 job.call.path, bill=owner.on_counted, reply_model=reply_model, answers=job.call.answers
@@ -195,7 +228,7 @@ class Attempt:
         self._refusal: WholeReply | None = None
         self._status = 0
         self._stream: JobStream | None = None
-        self._heard_at_s = 0.0
+        self._began_s = self._due_s = self._heard_at_s = 0.0
         self._longest_pause_s = math.inf
         """Between two tokens; infinite until the first has come, so that no pause counts."""
         self._state = AttemptState.WAITING
@@ -208,8 +241,8 @@ class Attempt:
 
     @property
     def has_output(self) -> bool:
-        """Whether a streamed answer has begun."""
-        return isinstance(self._reply, StreamReply) and self._reply.started
+        """Whether an answer has begun, as far as that is seen."""
+        return isinstance(self._reply, StreamReply | AssembledReply) and self._reply.started
 
     @property
     def is_complete(self) -> bool:
@@ -233,17 +266,18 @@ class Attempt:
         return self._reply.emitted if isinstance(self._reply, StreamReply) else None
 
     def start(self, link: NodeLink) -> None:
-        job, match, (model, body) = self._job, self._job.match, self._served
-        self._heard_at_s = self._clock.now_s()
-        self._deadlines.set(self, self._heard_at_s + self._deadline_s())
+        job, match, (model, body, prompts) = self._job, self._job.match, self._served
+        self._began_s = self._heard_at_s = self._clock.now_s()
+        self._watch(self._began_s + self._marks.hedge_s)
+        is_streamed = job.call.stream or prompts > 0
         text = self._seam.text.encode() if self._seam is not None else b""
         meta = JobRequest(
             path=job.call.path,
             job=match.id,
             model=model,
             body_bytes=len(body) + len(text),
-            stream=job.call.stream,
-            window_bytes=LINK_STREAM_WINDOW_BYTES if job.call.stream else LINK_WHOLE_WINDOW_BYTES,
+            stream=is_streamed,
+            window_bytes=LINK_STREAM_WINDOW_BYTES if is_streamed else LINK_WHOLE_WINDOW_BYTES,
             promised_ttft_s=self._promised_ttft_s,
             prompt_tokens=match.prompt_tokens,
             cached_tokens=self.candidate.cached_tokens,
@@ -278,6 +312,8 @@ class Attempt:
         self._status = head.status
         if head.status != 200:
             self._refusal = WholeReply()
+        elif isinstance(self._reply, AssembledReply) and head.content_type == "application/json":
+            self._reply = self._reply.unstreamed()  # some servers never stream
 
     def on_data(self, data: bytes) -> None:
         stream = self._stream
@@ -293,7 +329,7 @@ class Attempt:
         if passing is not None and (unread := passing.forward_unread(data)) is not None:
             if unread is not data:
                 self._make_room(len(data) - len(unread))
-            self._owner.on_output(unread)
+            self.owner.on_output(unread)
             if self._direct is None and not self._has_no_direct_path:
                 self._enter_direct_path(passing, stream)
             return
@@ -308,7 +344,7 @@ class Attempt:
         if self._state is AttemptState.OVER:
             return
         if self._refusal is not None:
-            self._end_refused(self._refusal.error_message() or f"the model server answered {self._status}")
+            self._end_refused(classify(self._status, self._refusal.body()))
             return
         try:
             rest = self._reply.end()
@@ -316,19 +352,19 @@ class Attempt:
             self._fail(Outcome.FAILED, str(error))
             return
         self._finish()
-        self._owner.on_done(rest)
+        self.owner.on_done(rest)
 
     def on_fail(self, fail: JobFailure) -> None:
         outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
         self.refused_promise = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
         self.stated_ttft_s = fail.ttft_s
-        self._fail(outcome, f"{fail.code}: {fail.message}")
+        self._fail(outcome, failure_reason(fail.code, is_late=self.refused_promise and fail.ttft_s > 0))
 
     # the direct path
 
     def _enter_direct_path(self, reply: StreamReply, stream: JobStream) -> None:
         """The shape of the chunks is known: from now on each takes one call from its link to its client."""
-        shape, path = reply.direct_shape(), self._owner.direct_path()
+        shape, path = reply.direct_shape(), self.owner.direct_path()
         if path is None or shape is None:
             self._has_no_direct_path = path is None
             return
@@ -371,19 +407,11 @@ class Attempt:
                         self._give_credit(stream)
                 else:
                     path.unread_bytes += n_bytes
-                    self._owner.on_unread(n_bytes)
+                    self.owner.on_unread(n_bytes)
                 return
         self.on_data(data)
 
     # inside
-
-    def _deadline_s(self) -> float:
-        """For the first token, or for the whole reply if it comes in one piece."""
-        rules, node = self._rules, self.candidate
-        if self._job.call.stream:
-            return max(rules.first_token_floor_s, rules.first_token_factor * node.predicted_ttft_s)
-        floor_s = max(rules.first_token_floor_s, rules.whole_reply_floor_s)
-        return max(floor_s, rules.first_token_factor * node.predicted_finish_s)
 
     def _read(self, data: bytes) -> None:
         if self._refusal is not None:
@@ -392,6 +420,10 @@ class Attempt:
         elif isinstance(self._reply, WholeReply):
             self._reply.feed(data)
             self._make_room(len(data))
+            if self._state is AttemptState.WAITING and self.has_output:
+                self._state = AttemptState.STREAMING
+                self._watch_for_silence()
+                self.owner.on_first_token()
         else:
             self._read_stream(self._reply, data)
 
@@ -406,14 +438,14 @@ class Attempt:
             self._pass_on(passed.data, complete=reply.done)
         if reply.is_cut:
             self.cancel()
-            self._owner.on_cut()
+            self.owner.on_cut()
         elif passed.broken is not None:
             self._fail(Outcome.FAILED, passed.broken)
 
     def _pass_on(self, data: bytes, *, complete: bool) -> None:
         if data:
             self._state = AttemptState.COMPLETE if complete else self._state
-            self._owner.on_output(data)
+            self.owner.on_output(data)
 
     def _make_room(self, n_bytes: int) -> None:
         """Return credit for bytes that are not on their way to the client.
@@ -431,14 +463,14 @@ class Attempt:
             self._leave_direct_path(stream)  # for one chunk: `on_data` bounds the text buffer
         stream.send_credit()
 
-    def _end_refused(self, message: str) -> None:
+    def _end_refused(self, error: ServerError) -> None:
         self._finish()
-        if self._status in _CLIENTS_FAULT:
-            self._owner.on_bad_request(self._status, message)
-        elif self._status in _NOT_NOW:
-            self._owner.on_failed(Outcome.REFUSED, f"status {self._status}: {message}")
+        if error.is_clients_fault:
+            self.owner.on_bad_request(error)
+        elif error.status in NOT_NOW:
+            self.owner.on_failed(Outcome.REFUSED, error.reason)
         else:
-            self._owner.on_server_error(self._status, message)
+            self.owner.on_server_error(error)
 
     def _fail(self, outcome: Outcome, reason: str) -> None:
         """The node failed. If the client has its [DONE] already, the job is done."""
@@ -447,17 +479,17 @@ class Attempt:
         was_complete = self.is_complete
         self.cancel()
         if was_complete:
-            self._owner.on_done(b"")
+            self.owner.on_done(b"")
         else:
-            self._owner.on_failed(outcome, reason)
+            self.owner.on_failed(outcome, reason)
 
     def _time_out(self, reason: str) -> None:
         self._fail(Outcome.TIMED_OUT, reason)
 
     def on_deadline(self) -> None:
-        """The deadline for the first token, or the next check for a stalled stream."""
+        """A mark on the way to the first token, or the next check for a stalled stream."""
         if not self.has_output:
-            self._time_out("no first token in time")
+            self._check_first_token()
             return
         # Without credit the node cannot send: then the client is the slow one.
         now_s = self._clock.now_s()
@@ -468,6 +500,27 @@ class Attempt:
         else:
             self._deadlines.set(self, now_s + patience_s - quiet_s)
 
+    def _watch(self, due_s: float) -> None:
+        self._due_s = due_s
+        self._deadlines.set(self, due_s)
+
+    def _check_first_token(self) -> None:
+        now_s, marks = self._clock.now_s(), self._marks
+        late_s = now_s - self._due_s
+        if late_s > LATE_TIMER_S:
+            self._began_s += late_s
+        waited_s = now_s - self._began_s + CLOCK_SLACK_S
+        if waited_s >= marks.patience_s or (waited_s >= marks.miss_s and self.owner.can_try_elsewhere()):
+            self._time_out("no first token in time")
+            return
+        if waited_s >= marks.hedge_s and not self._was_slow:
+            self._was_slow = True
+            self.owner.on_slow()
+            if self._state is AttemptState.OVER:
+                return
+        next_s = marks.miss_s if waited_s < marks.miss_s else min(marks.patience_s, waited_s + RECHECK_S)
+        self._watch(self._began_s + (next_s if self._was_slow else marks.hedge_s))
+
     def _watch_for_silence(self) -> None:
         """After the first token, check for silence since the last byte. The timer is set again only when it fires."""
         self._longest_pause_s = 0.0
@@ -476,10 +529,16 @@ class Attempt:
 
     def _patience_s(self) -> float:
         """Silence allowed before the next token: longer for a node that paused before, or if no other can continue."""
-        rules = self._rules
-        if self.is_complete or not self._owner.can_fail_over():
+        rules, node = self._rules, self.candidate
+        if self.is_complete or not self.owner.can_fail_over():
             return rules.idle_s
-        return min(rules.idle_s, max(rules.stall_floor_s, rules.stall_factor * self._longest_pause_s))
+        written_s = max(0.0, node.predicted_finish_s - node.predicted_ttft_s)
+        return silence_s(
+            rules,
+            step_s=written_s / max(1, self._job.match.output_tokens),
+            longest_pause_s=self._longest_pause_s,
+            prompts_s=self.owner.prompts_ahead_s(),
+        )
 
     def _has_no_credit(self) -> bool:
         return self._stream is not None and self._stream.window_left_bytes <= 0

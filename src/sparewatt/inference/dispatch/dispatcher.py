@@ -21,7 +21,10 @@ from sparewatt.core.ids import KeyId, MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
+from sparewatt.inference.dispatch.attempt_factory import AttemptContext
 from sparewatt.inference.dispatch.failover import ContinuationCandidates
+from sparewatt.inference.dispatch.first_token_times import FirstTokenTimes
+from sparewatt.inference.dispatch.hedging import HedgeBudget
 from sparewatt.inference.dispatch.job_run import JobRun, RunContext
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
@@ -207,15 +210,12 @@ class Dispatcher:
         """Records that wait to be stored."""
         self._tokens_done = 0
         self._context = RunContext(
-            table=table,
-            links=links,
+            attempts=AttemptContext(table, links, rules, clock, self.deadlines, FirstTokenTimes()),
             health=health,
-            rules=rules,
             seed=seed,
-            clock=clock,
-            deadlines=self.deadlines,
             prefixes=prefixes if prefixes is not None else PrefixIndex(),
             continuations=ContinuationCandidates(table, clock=clock),
+            hedges=HedgeBudget(),
             on_over=self._on_over,
         )
 
@@ -240,6 +240,7 @@ class Dispatcher:
 
     def dispatch(self, job: Job, sink: Sink, *, ranking: Ranking) -> JobRun:
         """Match and start a job. The sink may be called before this returns."""
+        self._context.hedges.note_request()
         run = JobRun(job, sink, ranking, self._context)
         self._running[run] = None
         if self._timer is None:

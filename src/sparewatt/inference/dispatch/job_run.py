@@ -7,38 +7,30 @@ An answer that cannot be continued ends in an error event, never in a bare end o
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from sparewatt.core.clock import Clock, Timer
-from sparewatt.core.errors import (
-    BadRequest,
-    BodyTooLarge,
-    FirstTokenTimeout,
-    JobFailed,
-    SparewattError,
-    UnprocessableContent,
-    UnsupportedMediaType,
-)
+from sparewatt.core.clock import Timer
+from sparewatt.core.errors import FirstTokenTimeout, JobFailed, SparewattError
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REFUSALS_MAX
-from sparewatt.core.money import NANO_PER_USD, Nano, format_usd
-from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import Attempt
+from sparewatt.inference.dispatch.attempt_factory import AttemptContext, AttemptFactory
 from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover, Seam, ending
+from sparewatt.inference.dispatch.failure_reasons import ServerError, failure_reason
+from sparewatt.inference.dispatch.hedging import HedgeBudget, HedgedAttempt
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
     BilledAnswer,
     DeliveryCount,
     DirectPath,
-    DispatchRules,
     Job,
     MatchRecord,
     Outcome,
     Reassignment,
+    RunState,
     Sink,
 )
 from sparewatt.inference.dispatch.node_selection import (
@@ -46,99 +38,76 @@ from sparewatt.inference.dispatch.node_selection import (
     exhausted_error,
     no_match_error,
 )
-from sparewatt.inference.dispatch.prefix_index import PrefixIndex
-from sparewatt.inference.dispatch.served_model import ServedRequest, model_headers, served_name
+from sparewatt.inference.dispatch.prefix_index import PrefixIndex, note_prompt
+from sparewatt.inference.dispatch.refusal_review import RefusalReview
+from sparewatt.inference.dispatch.run_bill import RunBill
+from sparewatt.inference.dispatch.served_model import reply_headers
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import Candidate
-from sparewatt.inference.matcher.node_row import HealthRules, NodeRow
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.node_row import HealthRules
+from sparewatt.inference.matcher.reservation import Reservation
 from sparewatt.inference.text_units import CompletionUnits
-from sparewatt.link.gateway_end import NodeLink
-from sparewatt.protocol.openai.chat import error_body, with_model
-
-SEAMS_MAX = 8
-"""Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
+from sparewatt.protocol.openai.chat import error_body
 
 RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
 
 
-class RefusedByServer(BadRequest):
-    """A model server rejected the request itself."""
-
-
-_FAULTS: Mapping[int, type[SparewattError]] = {413: BodyTooLarge, 415: UnsupportedMediaType, 422: UnprocessableContent}
-
-
-class RunState(enum.Enum):
-    TRYING = "trying"
-    """The client has nothing yet: a failed attempt is invisible."""
-    REPLYING = "replying"
-    """The client has a part of the answer."""
-    RESUMING = "resuming"
-    """The node was lost; the run looks for another that can continue the answer."""
-    OVER = "over"
-
-
 class RunContext(NamedTuple):
     """What all jobs of a gateway share."""
 
-    table: NodeTable
-    links: Mapping[NodeId, NodeLink]
+    attempts: AttemptContext
     health: HealthRules
-    rules: DispatchRules
     seed: int
-    clock: Clock
-    deadlines: TimerQueue
     prefixes: PrefixIndex
     continuations: ContinuationCandidates
+    hedges: HedgeBudget
     on_over: Callable[[JobRun], None]
 
 
 class JobRun:
-    """Implements AttemptListener; one per job. The dispatcher ends it when its time is up (`time_out`)."""
+    """One per job. Implements AttemptListener and HedgeOwner. The dispatcher ends it when its time is up."""
 
     __slots__ = (
-        "_attempt", "_began_s", "_broken_at_s", "_clock", "_context", "_cost_nano", "_failovers", "_passed_bytes",
-        "_remaining", "_renamed", "_reservation", "_seam", "_search_timer", "_selector", "_server_errors", "_sink",
+        "_attempt", "_began_s", "_bill", "_broken_at_s", "_clock", "_context", "_factory", "_failovers", "_hedge",
+        "_passed_bytes", "_remaining", "_reservation", "_review", "_seam", "_search_timer", "_selector", "_sink",
         "_stale_bytes", "_state", "_table", "due_s", "job", "record",
     )  # fmt: skip
 
     def __init__(self, job: Job, sink: Sink, ranking: Ranking, context: RunContext) -> None:
-        clock = context.clock
+        clock, table = context.attempts.clock, context.attempts.table
         self.job = job
         self._context = context
         self._sink = sink
-        self._table = context.table
+        self._table = table
         self._clock = clock
         self._state = RunState.TRYING
         self._began_s = clock.now_s()
-        self.due_s = self._began_s + context.rules.job_s
+        self.due_s = self._began_s + context.attempts.rules.job_s
         """When its time is up."""
         self._selector = NodeSelector(
-            table=context.table,
+            table=table,
             ranking=ranking,
             health=context.health,
             seed=context.seed,
             clock=clock,
             prefixes=context.prefixes,
         )
-        self._server_errors: dict[NodeId, str] | None = None
-        """Errors that model servers answered with, by node."""
+        self._review: RefusalReview | None = None
+        """Of the errors that model servers answered with; most jobs meet none."""
+        self._hedge: HedgedAttempt | None = None
+        """A second attempt that races the first, before either has output."""
         self._attempt: Attempt | None = None
         self._reservation: Reservation | None = None
         self._failovers: Failover | None = None
         """Created on demand: most answers never need it."""
         self._remaining = job
         """The job, or after a failover the rest of it."""
-        self._renamed: tuple[bytes, ServedRequest] | None = None
-        """A body, and the request that it became under the name of a node's server."""
+        self._factory = AttemptFactory(context.attempts)
         self._seam: Seam | None = None
         self._search_timer: Timer | None = None
         """Fires when a broken answer should look for a node again."""
         self._broken_at_s = 0.0
-        self._cost_nano: Nano | None = None
-        """The price of the whole answer, once it was sent to the client."""
         self._passed_bytes = 0
         """Given to the sink and not read by the client yet."""
         self._stale_bytes = 0
@@ -148,6 +117,7 @@ class JobRun:
         self.record = MatchRecord(
             job.match.id, job.key_id, clock.unix_s(), decision, match_s=match_s, streamed=job.call.stream
         )
+        self._bill = RunBill(job.tab, self.record.attempts)
 
     @property
     def _failover(self) -> Failover:
@@ -163,7 +133,7 @@ class JobRun:
     @property
     def _has_output(self) -> bool:
         """Whether the running attempt has produced output."""
-        return self._attempt is not None and self.record.attempts[-1].first_token_ms is not None
+        return self._attempt is not None and self._attempt.record.first_token_ms is not None
 
     def start(self) -> None:
         best = self.record.decision.best
@@ -210,6 +180,9 @@ class JobRun:
 
     # what an attempt calls
 
+    def on_first_token(self) -> None:
+        self._note_first_token()
+
     def on_output(self, data: bytes) -> None:
         if self.record.attempts[-1].first_token_ms is None:
             self._begin_output("text/event-stream")
@@ -223,19 +196,23 @@ class JobRun:
         self._passed_bytes += n_bytes
 
     def can_fail_over(self) -> bool:
-        if not self._has_replied or self._attempt is None or not self._failover.can_continue(self._attempt.emitted):
+        if not self._has_replied:
+            return self.can_try_elsewhere()
+        if self._attempt is None or not self._failover.can_continue(self._attempt.emitted):
             return False
         return self._attempts_left() and self._failover.gate.may_recover(self._selector.tried)
 
     def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None:
-        tab, attempts = self.job.tab, self.record.attempts
-        attempts[-1].delivered = delivered
-        if tab is None:
-            return None
-        tab.settle(attempts, units)
-        billed = tab.billed(attempts)
-        self._cost_nano = billed.cost
-        return billed
+        return self._bill.count(delivered, units)
+
+    def can_try_elsewhere(self) -> bool:
+        return self._hedge is not None or (
+            self._attempts_left() and self._selector.next_open(self._remaining) is not None
+        )
+
+    def prompts_ahead_s(self) -> float:
+        row = self._table.get(self._attempt.candidate.node_id) if self._attempt is not None else None
+        return row.own_unread_s if row is not None else 0.0
 
     def on_done(self, data: bytes) -> None:
         if data:
@@ -245,7 +222,7 @@ class JobRun:
         self._begin_output("text/event-stream" if self.job.call.stream else "application/json")
         if data:
             self._send(data)
-        self._settle()
+        self._bill.settle(self._attempt)
         self._learn_speed()
         self._close_attempt(Outcome.DONE, None)
         self._succeed()
@@ -254,39 +231,114 @@ class JobRun:
         self._close_attempt(Outcome.DONE, "a stop text was complete")
         self._end_reply("stop")
 
-    def on_bad_request(self, status: int, message: str) -> None:
+    def on_bad_request(self, error: ServerError) -> None:
         if self._seam is not None:  # its first node found no fault with it
-            self.on_failed(Outcome.FAILED, f"status {status}: {message}")
-            return
-        self._close_attempt(Outcome.DONE, f"status {status}")
-        self._fail(_FAULTS.get(status, RefusedByServer)(message))
+            self.on_failed(Outcome.FAILED, error.reason)
+        else:
+            self.on_server_error(error)
 
     def on_failed(self, outcome: Outcome, reason: str) -> None:
         if self._attempt is not None and self._attempt.refused_promise:
             self._selector.note_late(self._attempt.candidate, stated_ttft_s=self._attempt.stated_ttft_s)
         record = self._close_attempt(outcome, reason)
         if outcome is not Outcome.REFUSED:
-            self._table.note_failure(record.node_id, now_s=self._clock.now_s())
+            self._note_failure(record.node_id)
         self._try_elsewhere(reason)
 
-    def on_server_error(self, status: int, message: str) -> None:
-        """The model server failed. If a second node gives the same error, the request is at fault."""
-        reason = f"status {status}: {message}"
-        record = self._close_attempt(Outcome.FAILED, reason)
-        before = self._server_errors = self._server_errors or {}
-        if reason in before.values() and not self._has_replied:
-            self._fail(RefusedByServer(message))
-            return
-        before[record.node_id] = reason
-        self._try_elsewhere(reason)
+    def on_server_error(self, error: ServerError) -> None:
+        """The model server rejected the request or failed. If a second node does the same, the request is at fault."""
+        record = self._close_attempt(Outcome.FAILED, error.reason)
+        if not self._is_agreed(record, error):
+            self._try_elsewhere(error.reason)
+
+    def _is_agreed(self, record: AttemptRecord, error: ServerError) -> bool:
+        """Whether a second node gives the like; then the client hears it, in our words."""
+        if self._review is None:
+            self._review = RefusalReview(self._table, self.job.match.model)
+        owners = self._review.owners
+        is_last_owner = bool(owners) and self._selector.best_of_others(self.job, owners) is None
+        agreed = self._review.add(record, error, any_owner=is_last_owner)
+        if agreed is None or self._has_replied:
+            return False
+        self._stop_attempt(Outcome.CANCELLED, "the request was rejected meanwhile")
+        self._fail(agreed)
+        return True
+
+    def _note_failure(self, node_id: NodeId) -> None:
+        self._table.note_failure(node_id, model=self.job.match.model, now_s=self._clock.now_s())
 
     def _try_elsewhere(self, reason: str) -> None:
         if self._has_replied:
             self._fail_over(reason)
+        elif self._hedge is not None:
+            self._take_over(self._hedge)
         elif self._attempts_left():
             self._next()
         else:
-            self._fail(exhausted_error(self.record.attempts))
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """No node is left to ask."""
+        refusal = self._review.last_word(self.record.attempts) if self._review is not None else None
+        self._fail(refusal or exhausted_error(self.record.attempts))
+
+    # hedging
+
+    def on_slow(self) -> None:
+        """Ask a second node as well, if the budget allows it: the first output wins."""
+        if self._state is not RunState.TRYING or self._seam is not None or self._hedge is not None:
+            return
+        found = self._selector.next_open(self.job)
+        may = found is not None and (self.job.gate is None or self.job.gate.admits(found.node_id))
+        if found is None or not may or not self._attempts_left() or not self._context.hedges.take():
+            return
+        self._selector.tried.add(found.node_id)
+        reservation = self._factory.reserve(found, self.job)
+        hedge = self._hedge = HedgedAttempt(self, found, self._new_record(found), reservation)
+        hedge.attempt = self._factory.attempt(self.job, found, hedge.record, hedge)
+        link = self._factory.link(found)
+        if link is None:
+            hedge.on_failed(Outcome.FAILED, failure_reason("link_lost"))
+        else:
+            hedge.attempt.start(link)
+
+    def adopt(self, hedge: HedgedAttempt) -> None:
+        if self._hedge is not hedge:
+            return
+        slow = self._attempt
+        self._hedge = None
+        if slow is not None:
+            slow.cancel()
+            self._close_attempt(Outcome.CANCELLED, "another node was faster")
+            self._table.note_slow(slow.record.node_id, model=self.job.match.model, now_s=self._clock.now_s())
+        self._take_over(hedge)
+
+    def _take_over(self, hedge: HedgedAttempt) -> None:
+        """The hedge is the job's only attempt from now on."""
+        self._hedge = None
+        self._append(hedge.record)
+        self._attempt, self._reservation = hedge.attempt, hedge.reservation
+        if hedge.attempt is not None:
+            hedge.attempt.owner = self
+
+    def on_hedge_failed(self, hedge: HedgedAttempt, outcome: Outcome, reason: str) -> None:
+        self._drop_hedge(hedge, outcome, reason)
+        if outcome is not Outcome.REFUSED:
+            self._note_failure(hedge.record.node_id)
+
+    def on_hedge_refused(self, hedge: HedgedAttempt, error: ServerError) -> None:
+        self._drop_hedge(hedge, Outcome.FAILED, error.reason)
+        self._is_agreed(hedge.record, error)
+
+    def _drop_hedge(self, hedge: HedgedAttempt, outcome: Outcome, reason: str) -> None:
+        """It delivered nothing. Its record goes before that of the attempt that still runs."""
+        self._hedge = None
+        if hedge.attempt is not None:
+            hedge.attempt.cancel()
+        self._table.release(hedge.reservation, now_s=self._clock.now_s())
+        record = hedge.record
+        record.outcome, record.reason, record.ended_ms = outcome, reason, self._elapsed_ms()
+        self.record.insert_before_last(record)
 
     # failover
 
@@ -312,17 +364,14 @@ class JobRun:
         waited_s = self._clock.now_s() - self._broken_at_s
         if best is not None:
             self._try(best)
-        elif waited_s < self._context.rules.resume_wait_s and self._selector.may_recover(self._remaining):
+        elif waited_s < self._context.attempts.rules.resume_wait_s and self._selector.may_recover(self._remaining):
             self._search_timer = self._clock.call_later(RESUME_RETRY_S, lambda: self._resume(reason))
         else:
             self._break_reply(f"{reason}; no other node can continue it now")
 
     def _end_reply(self, finish: str) -> None:
         """All text is written: send the finish reason and the usage in place of the node."""
-        counts, tab, cost_usd = self._failover.claimed(self.record.attempts), self.job.tab, None
-        if tab is not None:
-            counts, cost = tab.billed(self.record.attempts)
-            cost_usd = cost / NANO_PER_USD
+        counts, cost_usd = self._bill.total(self._failover.claimed(self.record.attempts))
         if not self._is_booked():
             return
         usage = counts if self.job.call.wants_usage else None
@@ -336,9 +385,11 @@ class JobRun:
     # attempts
 
     def _next(self) -> None:
-        best = self._selector.best(self.job)
+        owners = self._review.owners if self._review is not None else ()
+        best = self._selector.best_of_others(self.job, owners) if owners else None
+        best = best or self._selector.best(self.job)
         if best is None:
-            self._fail(exhausted_error(self.record.attempts))
+            self._give_up()
         else:
             self._try(best)
 
@@ -366,60 +417,23 @@ class JobRun:
             return
         promised_s = self._promise_s(candidate)
         self._selector.tried.add(candidate.node_id)
-        self._reservation = self._table.reserve(
-            candidate.node_id,
-            job.match,
-            now_s=self._clock.now_s(),
-            cached_tokens=candidate.cached_tokens,
-            is_streamed=job.call.stream,
-        )
-        record = self._add_record(candidate)
-        self._attempt = Attempt(
-            job,
-            candidate,
-            record,
-            owner=self,
-            rules=self._context.rules,
-            clock=self._clock,
-            deadlines=self._context.deadlines,
-            promised_ttft_s=promised_s,
-            seam=self._seam,
-            served=self._served_request(candidate.node_id, job),
-        )
-        link = self._context.links.get(candidate.node_id)
+        self._reservation = self._factory.reserve(candidate, job)
+        record = self._new_record(candidate)
+        self._append(record)
+        self._attempt = self._factory.attempt(job, candidate, record, self, promised_s=promised_s, seam=self._seam)
+        link = self._factory.link(candidate)
         if link is None:
-            self.on_failed(Outcome.FAILED, "link_lost: the node has just left")
+            self.on_failed(Outcome.FAILED, failure_reason("link_lost"))
         else:
             self._attempt.start(link)
 
-    def _served_request(self, node_id: NodeId, job: Job) -> ServedRequest | None:
-        """The request under the name that the node's server uses; None if the job has that name already."""
-        name = served_name(job.match.model, self._table.get(node_id))
-        if name == job.body_model or not job.body_model:
-            return None if name == job.match.model else ServedRequest(name, job.body)
-        renamed = self._renamed
-        if renamed is None or renamed[0] is not job.body or renamed[1].model != name:
-            renamed = self._renamed = job.body, ServedRequest(name, with_model(job.body, name))
-        return renamed[1]
+    def _new_record(self, candidate: Candidate) -> AttemptRecord:
+        return self._factory.record(candidate, self.job, started_ms=self._elapsed_ms(), seam=self._seam)
 
-    def _add_record(self, candidate: Candidate) -> AttemptRecord:
-        row = self._table.get(candidate.node_id)
-        record = AttemptRecord(candidate.node_id, started_ms=self._elapsed_ms())
-        if self._seam is not None:
-            record.carried_tokens, record.carried_chars = self._seam.tokens, len(self._seam.text)
-        if row is not None:
-            self._note_price(record, row)
+    def _append(self, record: AttemptRecord) -> None:
         if self.record.attempts:
             self.record.reassignments += (Reassignment(len(self.record.attempts), self._selector.ranked),)
         self.record.attempts.append(record)
-        return record
-
-    def _note_price(self, record: AttemptRecord, row: NodeRow) -> None:
-        """The node's price now; a later change counts for later jobs."""
-        model = row.models[self.job.match.model]
-        record.owner = row.owner
-        record.prompt_price_nano = model.prompt_price_nano
-        record.completion_price_nano = model.completion_price_nano
 
     def _promise_s(self, candidate: Candidate) -> float:
         """The first-token time that the node must keep; 0 (none) after two refusals, or at its second try."""
@@ -427,7 +441,8 @@ class JobRun:
             return candidate.predicted_ttft_s
         is_asked_again = candidate.node_id in self._selector.late_nodes
         self._selector.late_nodes.pop(candidate.node_id, None)
-        return 0.0 if is_asked_again or self._refusals() >= REFUSALS_MAX else candidate.predicted_ttft_s
+        is_refused = self.record.refusals >= REFUSALS_MAX
+        return 0.0 if is_asked_again or is_refused else candidate.predicted_ttft_s
 
     def _learn_speed(self) -> None:
         """How many steps the answer took since its first token, by the gateway's clock."""
@@ -443,50 +458,44 @@ class JobRun:
         if record.first_token_ms is None:
             record.first_token_ms = self._elapsed_ms()
             record.delivered = attempt.delivered if attempt is not None else None
-            if self._reservation is not None and self.job.call.stream:
-                self._table.note_first_token(self._reservation, now_s=self._clock.now_s())
-            self._note_prefix(record.node_id)
+            if self.job.call.stream:
+                self._note_first_token()
+            self._end_race(record.node_id)
+            note_prompt(self._context.prefixes, self._table.get(record.node_id), self.job, now_s=self._clock.now_s())
         is_first = self._state is RunState.TRYING
         self._state = RunState.REPLYING
         if is_first:
             self._sink.start({"content-type": content_type} | self._headers())
 
+    def _note_first_token(self) -> None:
+        """The running attempt has its first token, by the gateway's clock."""
+        reservation, match = self._reservation, self.job.match
+        if self._hedge is not None:
+            self._drop_hedge(self._hedge, Outcome.CANCELLED, "another node was faster")
+        if reservation is None:
+            return
+        now_s = self._clock.now_s()
+        if reservation.was_loaded and self._seam is None:
+            self._context.attempts.first_tokens.add(match.model, match.prompt_tokens, now_s - reservation.made_at_s)
+        self._table.note_first_token(reservation, now_s=now_s)
+
+    def _end_race(self, winner: NodeId) -> None:
+        """There is output: what else runs or was said about the request has lost."""
+        if self._hedge is not None:
+            self._drop_hedge(self._hedge, Outcome.CANCELLED, "another node was faster")
+        if self._review is not None:
+            self._review.contradict(winner, now_s=self._clock.now_s())
+
     def _send(self, data: bytes) -> None:
         self._passed_bytes += len(data)
         self._sink.data(data)
 
-    def _note_prefix(self, node_id: NodeId) -> None:
-        """The node has read the prompt, and may have it cached for the next prompt that begins alike."""
-        row = self._table.get(node_id) if self.job.prefix else None
-        model = row.models.get(self.job.match.model) if row is not None else None
-        if model is not None:
-            tokens, now_s = model.prefix_cache_tokens, self._clock.now_s()
-            self._context.prefixes.add(node_id, model.id, self.job.prefix, capacity_tokens=tokens, now_s=now_s)
-
     def _headers(self) -> dict[str, str]:
-        headers = {"x-sparewatt-match-id": self.job.match.id, "x-sparewatt-attempts": str(len(self.record.attempts))}
-        if self.record.attempts:
-            node_id = self.record.attempts[-1].node_id
-            row = self._table.get(node_id)
-            headers |= {"x-sparewatt-node": node_id, "x-sparewatt-region": row.specs.region if row else "unknown"}
-            headers |= model_headers(self.job.match.model, row)
-        if self.job.tab is not None and not self.job.call.stream:
-            cost = self._cost_nano
-            cost = self.job.tab.billed(self.record.attempts).cost if cost is None else cost
-            headers["x-sparewatt-cost"] = format_usd(cost)
-        return headers
-
-    def _settle(self) -> None:
-        """Decide what the running attempt is paid for: once, and before its tokens count for anything."""
-        attempt, tab = self._attempt, self.job.tab
-        delivered = self.record.attempts[-1].delivered
-        if attempt is None or tab is None or delivered is None:
-            return
-        if delivered.paid_completion_tokens is None:
-            tab.settle(self.record.attempts, attempt.units())
+        headers = reply_headers(self.record, self._table)
+        return headers if self.job.call.stream else headers | self._bill.headers()
 
     def _close_attempt(self, outcome: Outcome, reason: str | None) -> AttemptRecord:
-        self._settle()
+        self._bill.settle(self._attempt)
         record, attempt = self.record.attempts[-1], self._attempt
         record.outcome, record.reason = outcome, reason
         record.ended_ms = self._elapsed_ms()
@@ -503,28 +512,21 @@ class JobRun:
         return record
 
     def _stop_attempt(self, outcome: Outcome, reason: str) -> None:
+        if self._hedge is not None:
+            self._drop_hedge(self._hedge, Outcome.CANCELLED, reason)
         if self._attempt is not None:
             self._attempt.cancel()
             self._close_attempt(outcome, reason)
 
     def _attempts_left(self) -> bool:
-        """Allowed are `attempts_max` attempts without output, plus two refusals, which cost nothing.
-
-        Attempts that wrote a part of the answer are bounded by SEAMS_MAX instead.
-        """
-        idle = [attempt for attempt in self.record.attempts if attempt.delivered is None]
-        seams = len(self.record.attempts) - len(idle)
-        return seams <= SEAMS_MAX and len(idle) - min(self._refusals(), REFUSALS_MAX) < self.job.attempts_max
-
-    def _refusals(self) -> int:
-        return sum(a.outcome is Outcome.REFUSED for a in self.record.attempts)
+        return self.record.has_attempts_left(self.job.attempts_max)
 
     # its end
 
     def time_out(self) -> None:
         if self._ends_complete():
             return
-        reason = f"the job took longer than {self._context.rules.job_s:.0f} s"
+        reason = f"the job took longer than {self._context.attempts.rules.job_s:.0f} s"
         self._stop_attempt(Outcome.TIMED_OUT, reason)
         finish = self._failover.finish_reason() if self._has_replied else None
         if finish is not None:
@@ -543,6 +545,8 @@ class JobRun:
 
     def _fail(self, error: SparewattError) -> None:
         """If the reply has begun, its last event is the error, and no [DONE] follows."""
+        if self._review is not None:
+            self._review.settle()
         if self._has_replied:
             self._send(b"data: " + msgspec.json.encode(error_body(error)) + b"\n\n")
             self._sink.finish()
@@ -554,10 +558,9 @@ class JobRun:
 
     def _is_booked(self) -> bool:
         """Journal the whole answer before the client has its end. If that fails, the reply ends in an error instead."""
-        self._settle()
+        self._bill.settle(self._attempt)
         try:
-            if self.job.tab is not None:
-                self.job.tab.note_complete(self.record.attempts)
+            self._bill.note_complete()
         except SparewattError as error:
             self._stop_attempt(Outcome.CANCELLED, error.code)
             self._fail(error)
@@ -569,20 +572,17 @@ class JobRun:
         if record.outcome is Outcome.DONE:
             tokens = record.tokens + record.carried_tokens
             self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=tokens or None)
-        for node_id in self._server_errors or ():  # the job could be done: the error was the node's fault
-            self._table.note_failure(node_id, now_s=self._clock.now_s())
-        self._bill(Outcome.DONE)  # before `finish`: the reply's headers report what was used
+        self._close_bill(Outcome.DONE)  # before `finish`: the reply's headers report what was used
         self._sink.finish()
         self._leave()
 
     def _end(self, outcome: Outcome) -> None:
-        self._bill(outcome)
+        self._close_bill(outcome)
         self._leave()
 
-    def _bill(self, outcome: Outcome) -> None:
+    def _close_bill(self, outcome: Outcome) -> None:
         self.record.outcome = outcome
-        if self.job.tab is not None:
-            self.job.tab.close(outcome, self.record.attempts)
+        self._bill.close(outcome)
 
     def _leave(self) -> None:
         self._state = RunState.OVER

@@ -11,12 +11,15 @@ import msgspec
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
-from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S
+from sparewatt.core.limits import ATTEMPTS_MAX, JOB_TIMEOUT_S, REFUSALS_MAX
 from sparewatt.core.money import Nano
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob
 from sparewatt.inference.text_units import CompletionUnits
 from sparewatt.protocol.openai.chat import Usage
+
+SEAMS_MAX = 8
+"""Nodes that may take over one answer after another has begun it: on the shakiest network a long answer still ends."""
 
 
 class WriteBatch:
@@ -104,6 +107,16 @@ class BilledAnswer(NamedTuple):
     cost: Nano
 
 
+class RunState(enum.Enum):
+    TRYING = "trying"
+    """The client has nothing yet: a failed attempt is invisible."""
+    REPLYING = "replying"
+    """The client has a part of the answer."""
+    RESUMING = "resuming"
+    """The node was lost; the run looks for another that can continue the answer."""
+    OVER = "over"
+
+
 class Tab(Protocol):
     """The bill of one job. Dispatch reports what was delivered; metering does the rest."""
 
@@ -168,16 +181,27 @@ class Job(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """Deadlines. An attempt gets a multiple of what was predicted, never less than the floor."""
+    """Deadlines. An attempt gets a multiple of what was predicted (see `deadlines`)."""
 
+    first_token_min_s: float = 2.0
+    """The shortest time to a first token after which another node gets the job."""
     first_token_floor_s: float = 30.0
+    """The shortest while no other node can take it."""
     first_token_factor: float = 4.0
+    p99_factor: float = 2.0
+    """Of what the slowest of a hundred first tokens took, for a node whose predictions are poor."""
+    hedge_min_s: float = 1.0
+    hedge_factor: float = 2.0
+    """After how long, and how many times the prediction, a second node may be asked as well."""
     whole_reply_floor_s: float = 120.0
+    """As `first_token_floor_s`, for a reply of which no first token is seen."""
     idle_s: float = 60.0
     """Silence allowed in an answer that no other node could continue."""
-    stall_floor_s: float = 10.0
+    stall_floor_s: float = 3.0
+    stall_ceiling_s: float = 10.0
     stall_factor: float = 8.0
-    """Silence allowed in an answer that another node can continue: a multiple of this node's longest pause so far."""
+    """Silence allowed in an answer that another node can continue: a multiple of a predicted step, and of this node's
+    longest pause so far up to the ceiling."""
     resume_wait_s: float = 30.0
     """How long a broken answer waits for a free node that can continue it."""
     job_s: float = JOB_TIMEOUT_S
@@ -255,6 +279,29 @@ class MatchRecord(msgspec.Struct, gc=False):
     """How long the match took."""
     streamed: bool = True
     """False for an answer in one piece: then the time of its first token is unknown."""
+
+    @property
+    def refusals(self) -> int:
+        return sum(attempt.outcome is Outcome.REFUSED for attempt in self.attempts)
+
+    def has_attempts_left(self, attempts_max: int) -> bool:
+        """Allowed are `attempts_max` attempts without output, plus two refusals, which cost nothing.
+
+        A lost race costs nothing either. Attempts that wrote a part of the answer are bounded by SEAMS_MAX instead.
+        """
+        idle = seams = 0
+        for attempt in self.attempts:
+            seams += attempt.delivered is not None
+            idle += attempt.delivered is None and attempt.outcome is not Outcome.CANCELLED
+        return seams <= SEAMS_MAX and idle - min(self.refusals, REFUSALS_MAX) < attempts_max
+
+    def insert_before_last(self, attempt: AttemptRecord) -> None:
+        """One that lost a race: the last is the one that goes on."""
+        at = len(self.attempts) - 1
+        self.attempts.insert(at, attempt)
+        self.reassignments = tuple(
+            move._replace(attempt=move.attempt + (move.attempt >= at)) for move in self.reassignments
+        )
 
     @property
     def first_token_ms(self) -> float | None:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import (
-    BadRequest,
     FirstTokenTimeout,
     JobFailed,
     ModelNotFound,
@@ -18,10 +17,11 @@ from sparewatt.core.errors import (
     NoEligibleNode,
     SparewattError,
 )
-from sparewatt.core.ids import NodeId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.plural import pluralize
 from sparewatt.inference.capabilities import unable_error
 from sparewatt.inference.dispatch.failover import FailoverGate
+from sparewatt.inference.dispatch.failure_reasons import ContextTooLong
 from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.explain import nearest_models
@@ -35,10 +35,6 @@ from sparewatt.policy.parser import SUFFIX_SORTS
 RETRY_AFTER_S = 2.0
 _MAY_PASS = frozenset({Rejection.OFFLINE, Rejection.DRAINING, Rejection.NOT_MEASURED, Rejection.FULL})
 """Rejections that pass with time: the client should retry."""
-
-
-class ContextTooLong(BadRequest):
-    code = "context_length_exceeded"
 
 
 class NodeSelector:
@@ -84,6 +80,23 @@ class NodeSelector:
             self.tried.discard(late)
             found = self._best(job)
         return found
+
+    def best_of_others(self, job: Job, owners: Collection[AccountId]) -> Candidate | None:
+        """The best untried node of none of these owners."""
+        tried = self.tried
+        self.tried = tried.union(*(self._table.nodes_of(owner) for owner in owners))
+        try:
+            return self._best(job)
+        finally:
+            self.tried = tried
+
+    def next_open(self, job: Job) -> Candidate | None:
+        """The best untried node, if its breaker lets the job through. What was last ranked stays."""
+        last = self._last
+        found = self._best(job)
+        self._last = last
+        is_shut = found is not None and self._table.is_shut(found.node_id, job.match.model, now_s=self._clock.now_s())
+        return None if is_shut else found
 
     def note_late(self, candidate: Candidate, *, stated_ttft_s: float) -> None:
         later_s = max(0.0, stated_ttft_s - candidate.predicted_ttft_s) if stated_ttft_s else math.inf

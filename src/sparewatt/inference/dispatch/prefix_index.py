@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from sparewatt.core.ids import NodeId
+from sparewatt.inference.dispatch.model import Job
+from sparewatt.inference.matcher.node_row import NodeRow
 from sparewatt.inference.prompt import BLOCK_TOKENS, PREFIX_HOLDERS_MAX
 
 PREFIX_BLOCKS_MAX = 200_000
@@ -109,3 +111,10 @@ def _add_reader(readers: dict[NodeId, float], node_id: NodeId, now_s: float) -> 
     readers[node_id] = now_s
     if len(readers) > PREFIX_HOLDERS_MAX:
         del readers[next(iter(readers))]
+
+
+def note_prompt(prefixes: PrefixIndex, row: NodeRow | None, job: Job, *, now_s: float) -> None:
+    """The node has read the prompt, and may have it cached for the next prompt that begins alike."""
+    model = row.models.get(job.match.model) if row is not None and job.prefix else None
+    if row is not None and model is not None:
+        prefixes.add(row.id, model.id, job.prefix, capacity_tokens=model.prefix_cache_tokens, now_s=now_s)

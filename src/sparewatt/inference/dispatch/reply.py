@@ -17,6 +17,7 @@ from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.dispatch.failover import EmittedText, Seam, StraddlingStop, fields_of
+from sparewatt.inference.dispatch.failure_reasons import error_event_reason
 from sparewatt.inference.dispatch.model import BilledAnswer, DeliveryCount
 from sparewatt.inference.text_units import NOTHING as NO_TEXT
 from sparewatt.inference.text_units import CompletionUnits, units_of_json
@@ -30,7 +31,6 @@ from sparewatt.protocol.openai.chat import (
     WholeChoice,
     read_chunk,
     read_completion,
-    read_error_message,
     with_reply_model,
     with_usage,
 )
@@ -341,7 +341,7 @@ class StreamReply:
             return (*self._closing_usage(), event)
         given, chunk = data, read_chunk(data)
         if chunk is not None and chunk.is_error():
-            raise ReplyBroken(read_error_message(data) or "the model server reported an error")
+            raise ReplyBroken(error_event_reason(data))
         if self.done or chunk is None or (chunk.choices is None and chunk.usage is None):
             raise ReplyBroken("the stream holds something that is no chunk")
         data, chunk = self._known(data, chunk)
@@ -540,9 +540,6 @@ class WholeReply:
 
     def body(self) -> bytes:
         return b"".join(self._parts)
-
-    def error_message(self) -> str | None:
-        return read_error_message(self.body())
 
 
 def _units_of_choices(choices: Sequence[WholeChoice]) -> CompletionUnits:

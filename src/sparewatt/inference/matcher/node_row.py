@@ -16,6 +16,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.lessons import ENOUGH, Lessons
 from sparewatt.core.limits import LINK_JOBS_MAX, NODE_QUEUE_PER_SLOT
 from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.circuit_breaker import CircuitBreaker
 from sparewatt.inference.matcher.columns import NodeColumns, Standing
 from sparewatt.inference.matcher.newcomers import FIRST_JOBS_MAX, TIMED_JOBS
 from sparewatt.policy.gpu_figures import fp16_tflops_of, memory_bandwidth_of
@@ -132,6 +133,7 @@ class ColumnPosition:
     writing: Lessons = field(default_factory=Lessons)
     steps: float = 0.0
     """Decoding steps that its figures allowed since it came, in the company that it had."""
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     timed_jobs: int = 0
     """Whole answers that gateways have timed."""
     cold_jobs: int = 0
@@ -219,7 +221,10 @@ class NodeRow:
     rtt_s: float = 0.0
     overhead_s: float = 0.0
     """Learned: what a first token takes beyond the round trip and the prompt's prefill."""
+    breakers: dict[str, CircuitBreaker] = field(default_factory=dict)
+    """By model, also of some that it no longer has: dropping a model does not wash off its failures."""
     suspect_until_s: float = 0.0
+    """Until when one of its breakers is open."""
     own_jobs: int = 0
     own_unread_s: float = 0.0
     """Seconds of prefill of the prompts sent from here whose first token has not come."""
@@ -238,7 +243,6 @@ class NodeRow:
     served_before: bool = False
     """Whether it finished a job in an earlier run."""
     jobs_failed: int = 0
-    failed_in_row: int = 0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
 
@@ -260,7 +264,7 @@ def is_offline(row: NodeRow, *, now_s: float, rules: HealthRules) -> bool:
 
 
 def is_suspect(row: NodeRow, *, now_s: float, rules: HealthRules) -> bool:
-    """Silent for a while, or failed a job a moment ago: used only if no other node can be."""
+    """Silent for a while, or the breaker of one of its models is open: used only if no other node can be."""
     return now_s - row.last_heard_s >= rules.suspect_after_s or now_s < row.suspect_until_s
 
 
@@ -368,7 +372,7 @@ def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     reading = position.reading_factor
     if position.timed_jobs >= TIMED_JOBS:
         standing = Standing.TIMED
-    elif row.failed_in_row or row.own_active.get(position.model, 0) >= FIRST_JOBS_MAX:
+    elif position.breaker.failures_in_row or row.own_active.get(position.model, 0) >= FIRST_JOBS_MAX:
         standing = Standing.WAITING
     else:
         standing = Standing.NEWCOMER
@@ -379,7 +383,7 @@ def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
         position.figures.prefill_token_s * reading,
         position.figures.prefill_square_s * reading,
         failure_odds_of(row),
-        row.suspect_until_s,
+        position.breaker.shut_until_s,
         standing,
     )
 

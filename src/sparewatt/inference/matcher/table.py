@@ -33,14 +33,12 @@ from sparewatt.inference.matcher.node_row import (
     specs_values,
     step_s_of,
 )
+from sparewatt.inference.matcher.reservation import Reservation, count_down, count_up
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
     from sparewatt.inference.matcher.shortlist import Shortlists
 
-SUSPECT_FIRST_S, SUSPECT_S_MAX = 2.0, 60.0
-"""How long a node is suspect after a failure; each further one in a row doubles it."""
-FAILURES_IN_ROW_MAX = 16
 OUTPUT_TOKENS_DEFAULT = 256
 OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
@@ -59,34 +57,13 @@ OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
 STALL_MAX = 2.0
 """How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
 TIMINGS_MAX = 64
-"""Models that a node no longer has, of which timings are kept."""
+"""Models that a node no longer has, of which timings and failures are kept."""
 TYPICAL_SAMPLE, TYPICAL_EVERY = 101, 64
 """Nodes of which the median speed of a model is taken, and after how many timed answers again."""
 COLD_JOBS_MAX = 3
 """Jobs more than those it was timed with, for which a node may say that it must load the model first."""
 STEPS_MIN = 7
 """Fewer steps say more about the network than about a node's speed."""
-
-
-class Reservation(msgspec.Struct, eq=False, gc=False):
-    """One job's slot on one node. Released exactly once, however the job ends."""
-
-    node_id: NodeId
-    model: ModelId
-    prefill_s: float
-    """To read its prompt, by what is known of the node."""
-    figures_s: float
-    """The same by the node's figures alone."""
-    kv_bytes: float
-    made_at_s: float
-    reading_prompt: bool = True
-    """False once its first token came, or where that is not seen."""
-    was_loaded: bool = True
-    """Whether its model was: else its first token says how long loading took, not how fast the node reads."""
-    steps_before: float = 0.0
-    """Steps that the node's figures had allowed when its first token came; when it was sent, if that is not seen."""
-    is_streamed: bool = True
-    released: bool = False
 
 
 class NodeTable:
@@ -163,7 +140,9 @@ class NodeTable:
         row = self._rows.get(node_id) or self._add(node_id, specs)
         row.connected = True
         row.last_heard_s = now_s
-        row.suspect_until_s = 0.0
+        for breaker in row.breakers.values():
+            breaker.note_reconnected()
+        self._note_breakers(row)
         row.load = NodeLoad()
         self.set_specs(node_id, specs)
         return True
@@ -271,6 +250,7 @@ class NodeTable:
         if position.cold_jobs > position.timed_jobs + COLD_JOBS_MAX:
             was_loaded = True  # or a node that always says so would never be timed
         reservation = Reservation(node_id, job.model, prefill_s, figures_s, kv_bytes, now_s, is_streamed, was_loaded)
+        reservation.is_trial = position.breaker.begin_job()
         if not is_streamed:
             reservation.is_streamed, reservation.steps_before = False, position.steps
         self._reservations[id(reservation)] = reservation
@@ -279,9 +259,9 @@ class NodeTable:
         row.own_kv_bytes += kv_bytes
         if row.own_jobs > row.specs.slots:
             row.is_read_undisturbed = False
-        if _count_up(row.own_active, job.model):
+        if count_up(row.own_active, job.model):
             row.active_bytes = active_bytes_of(row)
-        _count_up(self._in_flight, job.model)
+        count_up(self._in_flight, job.model)
         self.newcomers.note_job(job.model, node_id)
         self.capacity.update_jobs(row, 1)
         self._mark(row)
@@ -299,6 +279,7 @@ class NodeTable:
 
     def note_first_token(self, reservation: Reservation, *, now_s: float) -> None:
         """The prompt is read: it no longer delays other jobs, and says how fast the node reads."""
+        self._end_trial(reservation)
         if not reservation.reading_prompt or reservation.released:
             return
         row = self._rows[reservation.node_id]
@@ -325,6 +306,7 @@ class NodeTable:
         if reservation.reading_prompt:
             self._end_reading(row, reservation)
         reservation.released = True
+        self._end_trial(reservation)
         self._reservations.pop(id(reservation), None)
         row.own_jobs -= 1
         if row.own_jobs:
@@ -332,11 +314,19 @@ class NodeTable:
         else:
             row.own_kv_bytes = row.own_unread_s = 0.0
             row.own_read_from_s = min(row.own_read_from_s, now_s)
-        if _count_down(row.own_active, reservation.model):
+        if count_down(row.own_active, reservation.model):
             row.active_bytes = active_bytes_of(row)
-        _count_down(self._in_flight, reservation.model)
+        count_down(self._in_flight, reservation.model)
         self.capacity.update_jobs(row, -1)
         self._mark(row)
+
+    def _end_trial(self, reservation: Reservation) -> None:
+        row = self._rows[reservation.node_id]
+        breaker = row.breakers.get(reservation.model)
+        if reservation.is_trial and breaker is not None:
+            breaker.end_trial()
+            self._mark(row)
+        reservation.is_trial = False
 
     def expire_reservations(self, *, older_than_s: float, now_s: float) -> int:
         """Release reservations that leaked: zero unless there is a bug, and bounded damage if there is."""
@@ -352,7 +342,9 @@ class NodeTable:
     def note_success(self, node_id: NodeId, *, model: ModelId, output_tokens: int | None) -> None:
         row = self._rows[node_id]
         row.jobs_done += 1
-        row.suspect_until_s, row.failed_in_row = 0.0, 0
+        if (breaker := row.breakers.get(model)) is not None:
+            breaker.note_answer()
+            self._note_breakers(row)
         if output_tokens is not None:
             before = self._typical_output.get(model, OUTPUT_TOKENS_DEFAULT)
             learned = min(max(output_tokens, 0), OUTPUT_TOKENS_LEARNED_MAX)
@@ -362,12 +354,32 @@ class NodeTable:
                 position.output_tokens = now
         self._mark(row)
 
-    def note_failure(self, node_id: NodeId, *, now_s: float) -> None:
+    def note_failure(self, node_id: NodeId, *, model: str, now_s: float) -> None:
+        self._rows[node_id].jobs_failed += 1
+        self.note_slow(node_id, model=model, now_s=now_s)
+
+    def note_slow(self, node_id: NodeId, *, model: str, now_s: float) -> None:
+        """Another node was faster although it began later: jobs go elsewhere for a while; it is no failure."""
         row = self._rows[node_id]
-        row.jobs_failed += 1
-        row.suspect_until_s = now_s + min(SUSPECT_S_MAX, SUSPECT_FIRST_S * 2**row.failed_in_row)
-        row.failed_in_row = min(FAILURES_IN_ROW_MAX, row.failed_in_row + 1)
+        if (breaker := row.breakers.get(model)) is not None:
+            breaker.note_failure(now_s)
+            self._note_breakers(row)
         self._mark(row)
+
+    def note_difference(self, node_id: NodeId, *, model: str, now_s: float) -> None:
+        """It refused what another node did, for want of a feature: a failure only if it does so again and again."""
+        breaker = self._rows[node_id].breakers.get(model)
+        if breaker is None or not breaker.note_difference():
+            self.note_failure(node_id, model=model, now_s=now_s)
+
+    def _note_breakers(self, row: NodeRow) -> None:
+        row.suspect_until_s = max((position.breaker.open_until_s for position in row.positions.values()), default=0.0)
+
+    def is_shut(self, node_id: NodeId, model: str, *, now_s: float) -> bool:
+        """Whether the breaker of a model lets no job through."""
+        row = self._rows.get(node_id)
+        breaker = row.breakers.get(model) if row is not None else None
+        return breaker is not None and now_s < breaker.shut_until_s
 
     def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> None:
         """An answer is whole: how many steps it took since its first token. Call it before the release.
@@ -556,6 +568,7 @@ class NodeTable:
             index = columns.add(row.id, row.hash, row.index)
             position = row.positions[model.id] = ColumnPosition(model.id, columns, index, figures)
             position.output_tokens = float(self.typical_output_tokens(ModelId(model.id)))
+            position.breaker = row.breakers.setdefault(model.id, position.breaker)
         position.replace_figures(figures)
         if figures.is_measured and model.id in row.timings:
             position.restore(row.timings.pop(model.id))
@@ -566,6 +579,8 @@ class NodeTable:
 
     def _remove_position(self, row: NodeRow, model: str) -> None:
         position = row.positions.pop(model)
+        if len(row.breakers) > len(row.positions) + TIMINGS_MAX:
+            del row.breakers[next(name for name in row.breakers if name not in row.positions)]
         self.newcomers.discard(model, row.id)
         if position.timed_jobs or position.reading.count:
             self._keep_timing(row, model, position.timing())
@@ -580,20 +595,3 @@ class NodeTable:
             self._typical.pop(model, None)
             self._typical_output.pop(ModelId(model), None)
             self.newcomers.forget(model)
-
-
-def _count_up(counts: dict[str, int], name: str) -> bool:
-    """Whether it is the first."""
-    before = counts.get(name, 0)
-    counts[name] = before + 1
-    return not before
-
-
-def _count_down(counts: dict[str, int], name: str) -> bool:
-    """Whether that was the last."""
-    left = counts.get(name, 0) - 1
-    if left > 0:
-        counts[name] = left
-        return False
-    counts.pop(name, None)
-    return True

@@ -17,12 +17,11 @@ from sparewatt.core.limits import NODE_QUEUE_PER_SLOT
 from sparewatt.core.log import Logger
 from sparewatt.link.node_end import IncomingJob
 from sparewatt.node.backends.backend import Backend, BackendError, BackendReply, BackendUnreachable, BadBackendReply
-from sparewatt.node.backends.reply_stream import throttled
+from sparewatt.node.backends.reply_stream import EventDataSplitter, throttled
 from sparewatt.node.egress.media_fetcher import MediaFetcher
 from sparewatt.node.jobs.abandoned_requests import AbandonedRequests
 from sparewatt.node.jobs.continuation import BackendRequest, CannotContinue, as_chat_stream, continuation_request
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
-from sparewatt.node.jobs.stream_accumulator import StreamAccumulator, can_be_streamed
 from sparewatt.node.jobs.token_counter import TokenCounter
 from sparewatt.node.jobs.ttft_estimator import NO_FOREIGN_LOAD, BackendCapacity, TtftEstimator
 from sparewatt.node.specs.inventory import Inventory
@@ -31,6 +30,7 @@ from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, validated
 from sparewatt.protocol.link.receipts import Receipt
 from sparewatt.protocol.openai.chat import as_stream, error_body
 from sparewatt.protocol.openai.prompts import count_prompts
+from sparewatt.protocol.openai.stream_accumulator import BrokenStream, StreamAccumulator, can_be_streamed
 
 _log = Logger("sparewatt.node")
 CHAT: JobPath = "/v1/chat/completions"
@@ -242,7 +242,7 @@ class NodeJobRunner:
             await self._answer_error(job, error, began_s)
         except (CannotContinue, BadRequest) as error:
             self._fail(job, "refused", str(error))
-        except (BackendError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (BackendError, BrokenStream, msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.info("job_failed", why=str(error))
             self._fail(job, _fail_code(error), str(error))
             self.inventory.refresh_soon()
@@ -260,6 +260,7 @@ class NodeJobRunner:
         accumulator = self._accumulator(job, request)
         body = request.body if accumulator is None else as_stream(request.body)
         first_byte_s: float | None = None
+        splitter = EventDataSplitter()
         company.is_at_server = True
         async with self.backend.post(request.path, body) as reply:
             is_stream = _is_stream(reply)
@@ -277,7 +278,8 @@ class NodeJobRunner:
                     await job.send_data(chunk)
                     company.blocked_s += self.clock.now_s() - read_s
                 else:
-                    accumulator.feed(chunk)
+                    for event in splitter.feed(chunk):
+                        accumulator.add(event)
         if accumulator is not None:
             await job.send_data(accumulator.body())
         count.end()
@@ -367,7 +369,7 @@ def _fail_code(error: Exception) -> FailCode:
     match error:
         case BackendUnreachable():
             return "backend_unreachable"
-        case BadBackendReply():
+        case BadBackendReply() | BrokenStream():
             return "backend_broke"
         case _:
             return "protocol"

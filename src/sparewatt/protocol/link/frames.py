@@ -11,6 +11,7 @@ credit: a node may send `window_bytes` of a reply, and more as CREDIT arrives.
 from __future__ import annotations
 
 import enum
+import re
 import struct
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -40,6 +41,7 @@ _pack_header = _HEADER.pack
 unpack_header = _HEADER.unpack_from
 """Opcode, stream and length of the frame at an offset of a message."""
 _encode = msgspec.json.Encoder().encode
+_QUOTED = re.compile(r"'.*'", re.DOTALL)
 _CACHED_MAX, _CACHED_BYTES_MAX = 256, 512
 """Of messages that arrive again and again with the same bytes: how many are cached decoded, and up to which length."""
 _DOMAIN = Domain(name="Sparewatt link", version="1")
@@ -272,7 +274,8 @@ def decode_message(payload: bytes, shape: type[_T]) -> _T:
     try:
         return decoder.decode(payload)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ProtocolViolation(f"{shape.__name__}: {str(error)[:200]}") from None
+        what = _QUOTED.sub("'…'", str(error))[:200]  # it goes into logs, and the value is a stranger's
+        raise ProtocolViolation(f"{shape.__name__}: {what}") from None
 
 
 def decode_head(payload: bytes) -> JobReplyHead:

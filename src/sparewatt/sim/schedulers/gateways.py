@@ -19,7 +19,8 @@ from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import Candidate, MatchContext, MatchJob
 from sparewatt.inference.matcher.newcomers import TIMED_JOBS
 from sparewatt.inference.matcher.node_row import HealthRules
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.matcher.trials import match_fairly
 from sparewatt.sim.fleet.node import NodeReport, SimReporter, node_id
 from sparewatt.sim.traffic import SimJob
@@ -183,7 +184,7 @@ class SimGateways:
             self._note_late(job, int(name, 16))
         elif end is AttemptEnd.FAILED:
             self._prefixes[job.gateway].forget(name)  # most failures are dead machines, which lose their cache
-            table.note_failure(name, now_s=now_s)
+            table.note_failure(name, model=reservation.model, now_s=now_s)
         elif end is AttemptEnd.DONE:
             table.note_success(name, model=reservation.model, output_tokens=job.output_tokens)
             table.note_answer(reservation, steps=job.output_tokens, now_s=now_s)

@@ -15,7 +15,7 @@ from sparewatt.gateway.process import _drain
 from sparewatt.gateway.services import Services
 from sparewatt.inference.admission.model import WAITING_PER_ACCOUNT_MAX, WAITING_S_MAX
 from sparewatt.inference.matcher.capacity import NODE_AHEAD_PER_SLOT
-from sparewatt.inference.matcher.table import Reservation
+from sparewatt.inference.matcher.reservation import Reservation
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.gateway.small_gateway import OTHER, USER, Client, bearer, make_services, running
 from tests.unit.inference.nodes import NOW_S, a_job, a_model, node_id, some_specs

@@ -341,7 +341,8 @@ async def test_unknown_fields_are_left_out_and_named_in_a_header() -> None:
         node.answer_when_asked(COMPLETION)
         status, _, headers = await ask(client, "/v1/chat/completions", messages=MESSAGES, **extra)
     assert status == 200
-    assert json.loads(node.body) == {"model": MODEL, "messages": MESSAGES, "top_k": 5}
+    sent = {"model": MODEL, "messages": MESSAGES, "top_k": 5, "stream": True, "stream_options": {"include_usage": True}}
+    assert json.loads(node.body) == sent
     assert headers["x-sparewatt-ignored-params"] == "user, audio, n__x"
 
 

@@ -51,8 +51,8 @@ async def test_of_many_nodes_the_busiest_and_the_most_troubled_are_shown() -> No
     services = make_services(a_table(3 * PULSE_NODES_MAX))
     services.links.on_load(node_id(7), NodeLoad(running=5, foreign=5))
     for at in range(20, 20 + 2 * TROUBLED_MAX):
-        services.table.note_failure(node_id(at), now_s=NOW_S)
-    services.table.note_failure(node_id(25), now_s=NOW_S)
+        services.table.note_failure(node_id(at), model=MODEL, now_s=NOW_S)
+    services.table.note_failure(node_id(25), model=MODEL, now_s=NOW_S)
     pulse = await pulse_of(services)
     assert pulse.busiest[0].id == node_id(7)
     assert pulse.troubled[0].id == node_id(25)

@@ -11,8 +11,8 @@ import pytest
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import ATTEMPTS_MAX, REQUEST_BODY_BYTES_MAX
 from sparewatt.inference.dispatch.failover import EMITTED_TEXT_BYTES_MAX
-from sparewatt.inference.dispatch.job_run import SEAMS_MAX, JobRun
-from sparewatt.inference.dispatch.model import Gate, Job, Outcome
+from sparewatt.inference.dispatch.job_run import JobRun
+from sparewatt.inference.dispatch.model import SEAMS_MAX, Gate, Job, Outcome
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.model import AllowedNodes
 from sparewatt.protocol.link.node_report import Capability
@@ -363,9 +363,9 @@ def test_a_node_that_pauses_by_nature_is_given_more_time() -> None:
     stage = able()
     run = begin(stage, "a")
     for _ in range(3):
-        stage.clock.advance(5)
+        stage.clock.advance(1)
         stage.turn(run).data(text_event("a"))
-    stage.clock.advance(39)
+    stage.clock.advance(7)
     assert len(run.record.attempts) == 1
     stage.clock.advance(2)
     assert len(run.record.attempts) == 2

@@ -79,7 +79,7 @@ def test_a_stream_whose_client_wants_no_usage_is_settled_too() -> None:
 
 def test_a_whole_answer_is_told_what_its_tab_bills() -> None:
     stage, tab = Stage(1), HalvingTab()
-    job = a_dispatched_job(b"{}", match=a_job(model=MODEL), tab=tab)
+    job = a_dispatched_job(b'{"messages":[]}', match=a_job(model=MODEL), tab=tab)
     run = stage.dispatcher.dispatch(job, stage.sink, ranking=BALANCED)
     stage.turn(run).answer(COMPLETION.replace(b"Hello", b"one two three four"))
     assert msgspec.json.decode(stage.sink.body)["usage"]["completion_tokens"] == 2

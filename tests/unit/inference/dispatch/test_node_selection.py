@@ -155,10 +155,11 @@ def test_a_later_attempt_whose_node_has_changed_ends_in_the_story_of_those_befor
     run = stage.send(stage.gate("region=EU"))
     (first,) = stage.tried(run)
     move(stage, 3 - first)
-    stage.turn(run).fail(message="the first one broke")
+    stage.turn(run).fail("backend_broke", message="the first one broke")
     assert stage.tried(run) == [first]
     assert stage.sink.error is not None
-    assert "the first one broke" in stage.sink.error.message
+    assert "backend_broke" in stage.sink.error.message
+    assert "the first one broke" not in stage.sink.error.message
     stage.assert_nothing_left()
 
 

@@ -10,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sparewatt.core.ids import ModelId
 from sparewatt.inference.matcher.capacity import free_slots
-from sparewatt.inference.matcher.table import NodeTable, Reservation
+from sparewatt.inference.matcher.reservation import Reservation
+from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.trying import walks
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, a_table, node_id, some_specs

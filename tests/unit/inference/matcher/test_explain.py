@@ -7,7 +7,8 @@ import pytest
 
 from sparewatt.core.errors import ModelNotFound, NoCapacity, NoEligibleNode
 from sparewatt.core.ids import ModelId
-from sparewatt.inference.dispatch.node_selection import ContextTooLong, no_match_error
+from sparewatt.inference.dispatch.failure_reasons import ContextTooLong
+from sparewatt.inference.dispatch.node_selection import no_match_error
 from sparewatt.inference.matcher.explain import describe, nearest_models
 from sparewatt.inference.matcher.formula import BALANCED, NEURALGRID, Ranking
 from sparewatt.inference.matcher.match import match

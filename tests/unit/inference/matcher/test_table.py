@@ -8,6 +8,7 @@ import pytest
 from sparewatt.core.ids import ModelId
 from sparewatt.core.limits import LINK_JOBS_MAX
 from sparewatt.inference.matcher import table as table_module
+from sparewatt.inference.matcher.circuit_breaker import OPEN_FIRST_S, OPEN_S_MAX
 from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.node_row import (
     DECODE_PACE,
@@ -20,8 +21,6 @@ from sparewatt.inference.matcher.node_row import (
 from sparewatt.inference.matcher.table import (
     OUTPUT_TOKENS_DEFAULT,
     OUTPUT_TOKENS_LEARNED_MAX,
-    SUSPECT_FIRST_S,
-    SUSPECT_S_MAX,
     NodeTable,
 )
 from sparewatt.protocol.link.node_report import NodeLoad
@@ -150,23 +149,24 @@ def test_an_absurd_count_does_not_spoil_what_is_typical(said: int, at_most: int)
 
 def test_a_failure_makes_suspect_and_a_success_clears_it() -> None:
     table = a_table(1)
-    table.note_failure(ONE, now_s=NOW_S)
-    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_FIRST_S
+    table.note_failure(ONE, model=MODEL, now_s=NOW_S)
+    assert row_of(table).suspect_until_s == NOW_S + OPEN_FIRST_S
     assert row_of(table).jobs_failed == 1
     table.note_success(ONE, model=MODEL, output_tokens=1)
     assert row_of(table).suspect_until_s == 0.0
 
 
 def test_each_further_failure_in_a_row_doubles_how_long_a_node_is_suspect() -> None:
-    table, seen = a_table(1), []
+    table, seen, now_s = a_table(1), [], NOW_S
     for _ in range(100):
-        table.note_failure(ONE, now_s=NOW_S)
-        seen.append(row_of(table).suspect_until_s - NOW_S)
-    assert seen[:3] == [SUSPECT_FIRST_S, 2 * SUSPECT_FIRST_S, 4 * SUSPECT_FIRST_S]
-    assert seen[-1] == max(seen) == SUSPECT_S_MAX
+        table.note_failure(ONE, model=MODEL, now_s=now_s)
+        seen.append(row_of(table).suspect_until_s - now_s)
+        now_s += seen[-1]
+    assert seen[:3] == [OPEN_FIRST_S, 2 * OPEN_FIRST_S, 4 * OPEN_FIRST_S]
+    assert seen[-1] == max(seen) == OPEN_S_MAX
     table.note_success(ONE, model=MODEL, output_tokens=1)
-    table.note_failure(ONE, now_s=NOW_S)
-    assert row_of(table).suspect_until_s == NOW_S + SUSPECT_FIRST_S
+    table.note_failure(ONE, model=MODEL, now_s=now_s)
+    assert row_of(table).suspect_until_s == now_s + OPEN_FIRST_S
 
 
 def test_a_remembered_node_is_known_but_not_connected() -> None:
@@ -190,7 +190,7 @@ def test_connecting_starts_afresh_and_brings_its_own_specs() -> None:
     table = NodeTable()
     table.remember(ONE, some_specs(a_model(id="old")), last_seen_unix_s=12.0)
     table.set_load(ONE, NodeLoad(foreign=9), now_s=0.0)
-    table.note_failure(ONE, now_s=NOW_S)
+    table.note_failure(ONE, model=MODEL, now_s=NOW_S)
     assert table.connect(ONE, some_specs(), now_s=NOW_S + 1)
     row = row_of(table)
     assert (row.connected, row.last_heard_s, row.suspect_until_s, row.load) == (True, NOW_S + 1, 0.0, NodeLoad())
@@ -388,7 +388,7 @@ def test_failures_cost_by_the_nodes_record() -> None:
     table = a_table(1)
     odds = [columns_of(table)[ColumnField.FAILURE_ODDS]]
     for _ in range(5):
-        table.note_failure(ONE, now_s=NOW_S)
+        table.note_failure(ONE, model=MODEL, now_s=NOW_S)
         odds.append(columns_of(table)[ColumnField.FAILURE_ODDS])
     assert odds[0] == pytest.approx(0.4 / 19.6)
     assert odds == sorted(odds)

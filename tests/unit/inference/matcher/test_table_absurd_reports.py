@@ -154,7 +154,7 @@ def test_the_largest_figures_that_a_report_may_hold_keep_every_cost_finite(ranki
     assert row is not None
     position = row.positions[a_model().id]
     for _ in range(100):
-        table.note_failure(ODD, now_s=NOW_S)
+        table.note_failure(ODD, model=a_model().id, now_s=NOW_S)
         for lessons in (position.reading, position.writing):
             lessons.add(observed=1e300, predicted=1e-300, faster_max=1.0)
     job = a_job(prompt_tokens=1 << 24, output_tokens=1 << 24)

@@ -16,13 +16,13 @@ from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.node_row import ColumnPosition
+from sparewatt.inference.matcher.reservation import Reservation
 from sparewatt.inference.matcher.table import (
     OVERHEAD_FROM_S,
     OVERHEAD_S_MAX,
     STEPS_MIN,
     TIMINGS_MAX,
     NodeTable,
-    Reservation,
 )
 from sparewatt.protocol.link.node_report import NodeLoad, Speed
 from tests.unit.inference.nodes import MODEL, NOW_S, a_job, a_model, columns_of, node_id, situation, some_specs

@@ -49,7 +49,7 @@ class Network:
         is_liar = best.node_id in {node_id(number) for number in LIARS}
         self.now_s += SPEED.prefill_s(a_job().prompt_tokens)
         if fails and is_liar:
-            self.table.note_failure(best.node_id, now_s=self.now_s)
+            self.table.note_failure(best.node_id, model=MODEL, now_s=self.now_s)
         else:
             self.table.note_first_token(held, now_s=self.now_s)
             self.now_s += liar_takes_s if is_liar else takes_s

@@ -307,3 +307,10 @@ def test_a_message_out_of_bounds_is_refused(shape: type[msgspec.Struct], payload
 def test_the_example_reports_are_valid() -> None:
     assert validated(SPEED) == SPEED
     assert validated(MODEL) == MODEL
+
+
+def test_a_violation_names_the_field_and_repeats_nothing_of_its_value() -> None:
+    with pytest.raises(ProtocolViolation) as caught:
+        decode_message(b'{"code":"a \'marker\' of a stranger","message":""}', JobFailure)
+    assert "$.code" in str(caught.value)
+    assert "marker" not in str(caught.value)

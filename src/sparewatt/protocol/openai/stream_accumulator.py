@@ -1,8 +1,9 @@
-"""Puts a whole answer together from a streamed one.
+"""Puts a whole answer together from the events of a streamed one.
 
 Some model servers notice a closed connection only when they write. Asked for a whole answer, they would compute for
-minutes after the client has gone; a stream they stop at once. So the node requests a stream for every job, and the
-client still gets the whole answer it requested.
+minutes after the client has gone; a stream they stop at once. And of a whole answer nobody sees a first token. So a
+gateway requests a stream for every job, and the client still gets the whole answer it requested; a node does the same
+for a gateway that asks it for a whole one.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from typing import Any
 import msgspec
 
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX
-from sparewatt.node.backends.backend import BadBackendReply
-from sparewatt.node.backends.reply_stream import EventDataSplitter
 from sparewatt.protocol.link.frames import JobPath
 
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
@@ -26,13 +25,16 @@ def can_be_streamed(path: JobPath, body: bytes | bytearray) -> bool:
     return path != "/v1/embeddings" and not (path == "/v1/completions" and b'"best_of"' in body)
 
 
+class BrokenStream(Exception):
+    """What was streamed is no answer. The message is our own, whatever the server sent."""
+
+
 class StreamAccumulator:
-    """Feed it a stream; `body` is the answer that the server would have given without streaming."""
+    """Add the data of each event; `body` is the answer that the server would have given without streaming."""
 
     def __init__(self, *, prompts: int = 1) -> None:
         """`prompts`: how many the request has; a chat is one."""
         self._prompts = prompts
-        self._splitter = EventDataSplitter()
         self._size_bytes = 0
         self._top: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
@@ -40,20 +42,22 @@ class StreamAccumulator:
         self._completion_tokens = 0
         self._prompt_tokens: list[int] = []
         """By text."""
+        self.has_output = False
+        """Whether anything of the answer has come: not its role alone."""
 
-    def feed(self, data: bytes) -> None:
-        self._size_bytes += len(data)
+    def add(self, event: bytes) -> None:
+        """Raises BrokenStream."""
+        self._size_bytes += len(event)
         if self._size_bytes > REPLY_BODY_BYTES_MAX * 4:
-            raise BadBackendReply("the model server's answer is over the limit")
-        for event in self._splitter.feed(data):
-            if event == b"[DONE]":
-                self._done = True
-            elif event != b"null":  # llama.cpp streams it now and then, with several texts
-                self._read_chunk(event)
+            raise BrokenStream("the model server's answer is over the limit")
+        if event == b"[DONE]":
+            self._done = True
+        elif event != b"null":  # llama.cpp streams it now and then, with several texts
+            self._read_chunk(event)
 
     def body(self) -> bytes:
         if not self._done:
-            raise BadBackendReply("the model server's stream ended early")
+            raise BrokenStream("the model server's stream ended early")
         choices = [self._choices[index] for index in sorted(self._choices)]
         kind = self._top.get("object")
         whole = kind if kind == "text_completion" else "chat.completion"
@@ -63,9 +67,9 @@ class StreamAccumulator:
         try:
             chunk: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise BadBackendReply("the model server streams something that is no chunk") from None
+            raise BrokenStream("the model server streams something that is no chunk") from None
         if chunk.get("error") is not None:
-            raise BadBackendReply("the model server reported an error in its stream")
+            raise BrokenStream("the model server reported an error in its stream")
         choices = chunk.pop("choices", None) or ()
         try:
             for choice in choices:
@@ -73,7 +77,7 @@ class StreamAccumulator:
             if chunk.get("usage") is not None:
                 chunk["usage"] = self._total_usage(chunk["usage"], choices)
         except (AttributeError, KeyError, TypeError):  # numbers where objects should be, and the like
-            raise BadBackendReply("the model server streams something that is no chunk") from None
+            raise BrokenStream("the model server streams something that is no chunk") from None
         self._top |= {name: value for name, value in chunk.items() if value is not None}
 
     def _total_usage(self, usage: dict[str, Any], choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -101,14 +105,18 @@ class StreamAccumulator:
                 index, {"index": index, "text": "", "logprobs": None, "finish_reason": None}
             )
             whole["text"] += choice["text"] or ""
+            self.has_output |= bool(choice["text"])
         else:
             message = {"role": "assistant", "content": None}
             whole = self._choices.setdefault(index, {"index": index, "message": message, "finish_reason": None})
-            _merge_delta(whole["message"], choice.get("delta") or {})
+            delta = choice.get("delta") or {}
+            _merge_delta(whole["message"], delta)
+            self.has_output |= any(value for name, value in delta.items() if name != "role")
         if choice.get("logprobs") is not None:
             _merge_logprobs(whole, choice["logprobs"])
         if choice.get("finish_reason") is not None:
             whole["finish_reason"] = choice["finish_reason"]
+            self.has_output = True
 
 
 def _merge_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:

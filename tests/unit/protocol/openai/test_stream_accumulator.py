@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparewatt.node.backends.backend import BadBackendReply
-from sparewatt.node.jobs.stream_accumulator import StreamAccumulator, can_be_streamed
 from sparewatt.protocol.link.frames import JobPath
+from sparewatt.protocol.openai.stream_accumulator import BrokenStream, StreamAccumulator, can_be_streamed
 
 
 def chunk(index: int = 0, **delta: Any) -> bytes:
@@ -21,10 +20,14 @@ def usage(prompt: int, written: int) -> bytes:
     return b"data: " + json.dumps({"choices": [], "usage": counts}).encode() + b"\n\n"
 
 
+def feed(assembler: StreamAccumulator, events: bytes) -> None:
+    for event in events.split(b"\n\n")[:-1]:
+        assembler.add(event.removeprefix(b"data: "))
+
+
 def assembled(*pieces: bytes) -> dict[str, Any]:
     assembler = StreamAccumulator()
-    for byte in b"".join(pieces):  # however the network cuts it
-        assembler.feed(bytes([byte]))
+    feed(assembler, b"".join(pieces))
     found: dict[str, Any] = json.loads(assembler.body())
     return found
 
@@ -59,7 +62,7 @@ def test_a_tool_call_is_put_together_from_its_pieces() -> None:
 
 @pytest.mark.parametrize("pieces", [(chunk(content="a"),), (b"data: nonsense\n\n",), (b'data: {"error": {}}\n\n',)])
 def test_what_is_no_whole_answer_is_not_made_one(pieces: tuple[bytes, ...]) -> None:
-    with pytest.raises(BadBackendReply):
+    with pytest.raises(BrokenStream):
         assembled(*pieces)
 
 
@@ -111,7 +114,7 @@ def test_texts_that_are_counted_one_by_one_are_counted_together(prompts: int, re
         json.dumps({"choices": [{"index": i, "text": "", "finish_reason": "stop"}], "usage": counts}) for i in (0, 1)
     ]
     assembler = StreamAccumulator(prompts=prompts)
-    assembler.feed(b"data: null\n\n" + text_chunk("a") + text_chunk("b", index=1))
-    assembler.feed(b"".join(f"data: {end}\n\n".encode() for end in ends) + DONE)
+    feed(assembler, b"data: null\n\n" + text_chunk("a") + text_chunk("b", index=1))
+    feed(assembler, b"".join(f"data: {end}\n\n".encode() for end in ends) + DONE)
     usage = json.loads(assembler.body())["usage"]
     assert usage == {"prompt_tokens": read, "completion_tokens": 4, "total_tokens": read + 4}
