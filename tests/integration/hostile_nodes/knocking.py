@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from urllib.parse import urlsplit
 
-import msgspec
-
 from sparewatt import __version__
 from sparewatt.core.errors import LinkError
 from sparewatt.core.limits import KIB, MODELS_PER_NODE_MAX
+from sparewatt.core.rng import SystemRng
 from sparewatt.link.dialer import dial
 from sparewatt.link.handshake import host_of
 from sparewatt.link.sockets import Socket
 from sparewatt.protocol.link.frames import LINK_PATH, Hello, LinkProof, Opcode, encode_frame, encode_message
+from sparewatt.protocol.link.node_report import NodeSpecs
 from tests.integration.hostile_nodes.behaviour import (
     JOINING_AT_ONCE,
     Attack,
@@ -71,9 +70,9 @@ async def _dialled(attack: Attack) -> Socket:
         return await dial(attack.root_url + LINK_PATH, session=attack.session)
 
 
-def _hello(attack: Attack, **more: str) -> Hello:
-    node_id = "0x" + random.randbytes(20).hex()
-    return Hello(node_id=node_id, nonce="00" * 32, host=host_of(attack.root_url), agent_version=__version__, **more)
+def _hello(attack: Attack) -> Hello:
+    node_id = "0x" + SystemRng().randbytes(20).hex()
+    return Hello(node_id=node_id, nonce="00" * 32, host=host_of(attack.root_url), agent_version=__version__)
 
 
 async def hello_and_silence(attack: Attack) -> None:
@@ -91,9 +90,9 @@ async def forged_proof(attack: Attack) -> None:
     """A signature of nobody, over the longest specs that there are."""
     socket = await _dialled(attack)
     try:
-        socket.send(encode_message(Opcode.HELLO, _hello(attack, token="join_nobody")))
+        socket.send(encode_message(Opcode.HELLO, _hello(attack)))
         await socket.receive()
-        socket.send(encode_message(Opcode.PROOF, LinkProof("11" * 65, crowded(attack, 0))))
+        socket.send(encode_message(Opcode.PROOF, LinkProof("11" * 65, crowded(0))))
         while True:
             await socket.receive()
     finally:
@@ -112,7 +111,7 @@ async def long_hello(attack: Attack) -> None:
         socket.abort()
 
 
-def crowded(attack: Attack, number: int) -> msgspec.Struct:
+def crowded(number: int) -> NodeSpecs:
     """As many models as a node may have, each under a name of its own."""
     ids = (f"model-{number}-{at}-of-nobody" for at in range(MODELS_PER_NODE_MAX))
     return node_specs(*(model_report(each) for each in ids), name=f"crowd-{number}")
@@ -125,7 +124,7 @@ async def churn(attack: Attack) -> None:
 
     async def come_and_go(number: int) -> None:
         async with turn:
-            node = await attack.node(specs=crowded(attack, number))  # type: ignore[arg-type]
+            node = await attack.node(specs=crowded(number))
             attack.nodes.remove(node)
             await join(node)
             await node.leave()
@@ -138,7 +137,7 @@ async def churn(attack: Attack) -> None:
 async def crowd(attack: Attack) -> None:
     """The same, but all of them stay."""
     for number in range(attack.scale.churn):
-        node = await attack.node(specs=crowded(attack, number))  # type: ignore[arg-type]
+        node = await attack.node(specs=crowded(number))
         await join(node)
     await asyncio.Event().wait()
 

@@ -44,6 +44,8 @@ JOIN_S = 10.0
 EVENT_STREAM = "text/event-stream"
 JSON = "application/json"
 
+Piece = str | Mapping[str, Any]
+"""Of an answer: a text, or a delta."""
 Usage = Mapping[str, Any] | str
 """What a reply claims to have used; a string is put into the JSON as it is."""
 
@@ -129,13 +131,13 @@ class HostileJob:
 
     async def say(
         self,
-        pieces: Sequence[str | Mapping[str, Any]],
+        pieces: Sequence[Piece],
         *,
         usage: Usage | None = None,
         finish: str | None = "stop",
         pause_s: float = 0.0,
     ) -> None:
-        """A whole answer, streamed or not as the job asks. A piece is a text, or a delta."""
+        """A whole answer, streamed or not as the job asks."""
         deltas = [{"content": piece} if isinstance(piece, str) else dict(piece) for piece in pieces]
         if not self.meta.stream:
             await self._say_whole(deltas, usage, finish)
@@ -184,9 +186,27 @@ def _with_usage(value: Mapping[str, Any], usage: Usage | None) -> bytes:
 Answer = Callable[[HostileJob], Awaitable[None]]
 
 
+@dataclass(slots=True, eq=False)
+class LinkListener:
+    """Passes on what one socket of a node calls, until it ends. Implements SocketListener."""
+
+    node: HostileNode
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def receive(self, message: bytes) -> None:
+        for op, number, payload in split_frames(message):
+            self.node.receive_frame(op, number, payload)
+
+    def on_lost(self, _: LinkError) -> None:
+        self.lost.set()
+
+    def resume(self) -> None:
+        """Nothing waits here: behaviours look at `is_paused`."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class HostileNode:
-    """One link to a gateway. Implements SocketListener."""
+    """A node with one link to a gateway, or with none."""
 
     root_url: str
     token: str
@@ -197,10 +217,10 @@ class HostileNode:
     load: NodeLoad = field(default_factory=NodeLoad)
     opened: int = 0
     """Jobs that it was given."""
-    lost: asyncio.Event = field(default_factory=asyncio.Event)
     _socket: Socket | None = None
+    _listener: LinkListener | None = None
     _jobs: dict[int, HostileJob] = field(default_factory=dict)
-    _answers: dict[int, asyncio.Task[None]] = field(default_factory=dict)
+    _answers: dict[int, asyncio.Future[None]] = field(default_factory=dict)
 
     @property
     def node_id(self) -> str:
@@ -219,14 +239,19 @@ class HostileNode:
                 agent_version=__version__,
                 rng=SystemRng(),
             )
-        self._socket, self.lost = socket, asyncio.Event()
-        socket.attach(self)
+        self._end_answers()  # of the last link, whose numbers are given again
+        self._socket, self._listener = socket, LinkListener(self)
+        socket.attach(self._listener)
         self.send(encode_message(Opcode.LOAD, self.load))
 
     def send(self, message: bytes) -> None:
         """Any bytes, as one WebSocket message."""
         if self._socket is not None:
             self._socket.send(message)
+
+    @property
+    def is_linked(self) -> bool:
+        return self._listener is not None and not self._listener.lost.is_set()
 
     @property
     def is_paused(self) -> bool:
@@ -243,28 +268,20 @@ class HostileNode:
             self._socket.abort()
 
     async def leave(self) -> None:
-        for task in self._answers.values():
-            task.cancel()
-        if self._answers:
-            await asyncio.wait(self._answers.values())
+        self._end_answers()
         if self._socket is not None:
             self._socket.close()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._socket.wait_closed(), JOIN_S)
 
-    # what the socket calls
+    def _end_answers(self) -> None:
+        answers, self._answers, self._jobs = list(self._answers.values()), {}, {}
+        for task in answers:
+            task.cancel()
 
-    def receive(self, message: bytes) -> None:
-        for op, number, payload in split_frames(message):
-            self._receive_frame(op, number, payload)
+    # what its link calls
 
-    def on_lost(self, _: LinkError) -> None:
-        self.lost.set()
-
-    def resume(self) -> None:
-        """Nothing waits here: behaviours look at `is_paused`."""
-
-    def _receive_frame(self, op: int, number: int, payload: bytes) -> None:
+    def receive_frame(self, op: int, number: int, payload: bytes) -> None:
         match op:
             case Opcode.PING:
                 self.send(encode_frame(Opcode.PONG, 0, payload) + encode_message(Opcode.LOAD, self.load))
@@ -289,14 +306,14 @@ class HostileNode:
         task.add_done_callback(lambda done: self._on_answered(job.number, done))
 
     def _on_answered(self, number: int, done: asyncio.Future[None]) -> None:
-        self._jobs.pop(number, None)
-        self._answers.pop(number, None)
+        if self._answers.get(number) is done:
+            del self._answers[number], self._jobs[number]
         if not done.cancelled() and (error := done.exception()) is not None:
             context = {"message": "a behaviour is broken", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
     def _stop(self, number: int) -> None:
-        task = self._answers.get(number)
-        self._jobs.pop(number, None)
-        if task is not None:
+        if (task := self._answers.get(number)) is not None:
             task.cancel()
+        else:
+            self._jobs.pop(number, None)  # its body is not here yet

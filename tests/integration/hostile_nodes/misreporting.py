@@ -43,7 +43,7 @@ async def _linked(attack: Attack) -> AsyncIterator[HostileNode]:
     """Again and again each node that has a link; one that was sent away dials again."""
     while True:
         for node in list(attack.nodes):
-            if node.lost.is_set():
+            if not node.is_linked:
                 await join(node)
             if not node.is_paused:
                 yield node
@@ -91,7 +91,13 @@ def unknown_opcode(_: HostileNode, count: int) -> bytes:
 def broken_specs(node: HostileNode, count: int) -> bytes:
     """Figures that no report may have."""
     told = msgspec.to_builtins(node.specs)
-    wrong = ({"slots": 10**6}, {"vram_bytes": -1}, {"tflops": 1e300}, {"region": "\x1b[31m"}, {"models": [{}]})
+    wrong: tuple[dict[str, object], ...] = (
+        {"slots": 10**6},
+        {"vram_bytes": -1},
+        {"tflops": 1e300},
+        {"region": "\x1b[31m"},
+        {"models": [{}]},
+    )
     return encode_frame(Opcode.SPECS, 0, json.dumps(told | wrong[count % len(wrong)]).encode())
 
 

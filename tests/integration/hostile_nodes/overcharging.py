@@ -8,7 +8,7 @@ from functools import partial
 from sparewatt.protocol.link.frames import Opcode, encode_message
 from sparewatt.protocol.link.receipts import Receipt, SignedReceipt, SignedSheet, sheet_digest
 from tests.integration.hostile_nodes.behaviour import Behaviour, at_usual_price
-from tests.integration.hostile_nodes.liar import HostileJob, Usage, event
+from tests.integration.hostile_nodes.liar import HostileJob, Piece, Usage, event
 
 PADDING = "x" * 8192
 ZERO_WIDTH = "\u200b"
@@ -112,7 +112,7 @@ async def second_choice(job: HostileJob) -> None:
 
 async def empty_chunks(job: HostileJob) -> None:
     """A thousand chunks that carry a role and no text."""
-    pieces = [*job.tokens(), *[{"role": "assistant", "content": ""}] * EMPTY_CHUNKS]
+    pieces: list[Piece] = [*job.tokens(), *[{"role": "assistant", "content": ""}] * EMPTY_CHUNKS]
     await job.say(pieces, usage=job.usage(len(pieces)))
 
 
@@ -134,12 +134,12 @@ async def logprobs(job: HostileJob) -> None:
 async def tool_arguments(job: HostileJob) -> None:
     """Calls of a tool that nobody offered, whose arguments are spaces."""
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": " " * 400}}
-    pieces = [{"content": "Yes."}, *[{"tool_calls": [call]}] * 40]
+    pieces: list[Piece] = [{"content": "Yes."}, *[{"tool_calls": [call]}] * 40]
     await job.say(pieces, usage=job.usage(40 * 200))
 
 
 async def swollen_receipts(job: HostileJob) -> None:
-    """The right answer and count, then receipts for a hundred times as much: well signed, badly signed, and of others."""
+    """Answers and counts rightly; then receipts for a hundred times as much, well and badly signed, also of others."""
     tokens = job.tokens()
     await job.say(tokens, usage=job.usage(len(tokens)))
     node = job.node

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -44,6 +44,10 @@ class Runner:
     scale: Scale
     session: aiohttp.ClientSession
     calm_wait_s: float = 0.0
+    restarts: bool = True
+    """Whether honest nodes may be restarted, where a bound is about that."""
+    on_played: Callable[[Findings], None] = lambda _: None
+    """Called with each behaviour that is over, before its earnings are known."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _waves: itertools.count[int] = field(default_factory=itertools.count)
     _owners: list[tuple[Findings, Person]] = field(default_factory=list)
@@ -83,6 +87,7 @@ class Runner:
         wave, log = next(self._waves), self._new_log()
         for each in found:
             each.wave, each.memory_bytes, each.marker_logged = wave, grown, MARKER in log
+            self.on_played(each)
         return found
 
     async def play_one(self, behaviour: Behaviour, model: str) -> Findings:
@@ -121,7 +126,7 @@ class Runner:
             findings.bystanders, findings.pinned = await asyncio.gather(others, pinned)
             if going_on is not None:
                 await asyncio.wait([going_on], timeout=max(0.0, began_s + self.scale.storm_s - time.monotonic()))
-            is_rejoining = behaviour.bounds.rejoin_s_max is not None
+            is_rejoining = self.restarts and behaviour.bounds.rejoin_s_max is not None
             findings.rejoin_s = await self._rejoin() if is_rejoining else None
         finally:
             if going_on is not None:
@@ -133,17 +138,20 @@ class Runner:
         """Seconds from the restart of all honest nodes until they serve; None if they do not come back."""
         began_s = time.monotonic()
         self.attacked.restart_honest_nodes()
+        is_back = await self._serving_within(REJOIN_S_MAX)
+        return time.monotonic() - began_s if is_back else None
+
+    async def _serving_within(self, ceiling_s: float) -> bool:
+        until_s = time.monotonic() + ceiling_s
         while not await asyncio.to_thread(self.attacked.is_serving):
-            if time.monotonic() - began_s > REJOIN_S_MAX:
-                return None
+            if time.monotonic() > until_s:
+                return False
             await asyncio.sleep(POLL_S)
-        return time.monotonic() - began_s
+        return True
 
     async def _until_serving(self) -> None:
         """What comes next is not judged by what this one did to honest nodes."""
-        async with asyncio.timeout(SERVING_S):
-            while not await asyncio.to_thread(self.attacked.is_serving):
-                await asyncio.sleep(POLL_S)
+        assert await self._serving_within(SERVING_S), "honest nodes do not come back"
 
     # clients
 
@@ -232,7 +240,7 @@ async def _nothing() -> list[Asked]:
 def table(found: Sequence[Findings]) -> str:
     """One line for each behaviour, for a report."""
     lines = [
-        "| behaviour | what it does | others served | waits longer by | paid, times honest | share | gateway | bounds |",
+        "| behaviour | what it does | others served | longer wait | paid, times honest | share | memory | bounds |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for each in found:

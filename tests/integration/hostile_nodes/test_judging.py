@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,22 +16,22 @@ HONEST = "0xhonest"
 COUNT = FIRST + 20
 
 
-def served(number: int, node: str = HONEST, **more: object) -> Asked:
+def served(number: int, node: str = HONEST, **more: Any) -> Asked:
     asked = Question(model="m", text=f"[answer 24] {number}")
     made = Asked(
         question=asked, wait_s=0.2, status=200, is_whole=True, text=asked.expected, job=f"j{number}", node=node
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(made, **more)
 
 
-def findings(*, bounds: Bounds | None = None, **more: object) -> Findings:
+def findings(*, bounds: Bounds | None = None, **more: Any) -> Findings:
     made = Findings(
         behaviour=Behaviour(name="n", lie="l", bounds=bounds or Bounds()),
         calm_wait_s=0.5,
         liars={LIAR},
         bystanders=[served(number) for number in range(COUNT)],
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(made, **more)
 
 
 def with_last(asked: Asked) -> Findings:
@@ -50,7 +51,7 @@ def test_nothing_is_wrong_where_all_are_served() -> None:
         ({"text": "something else"}, "succeeded (a wrong text)"),
     ],
 )
-def test_a_request_that_fails_breaks_the_bound(what: dict[str, object], said: str) -> None:
+def test_a_request_that_fails_breaks_the_bound(what: dict[str, Any], said: str) -> None:
     assert any(said in wrong for wrong in with_last(served(COUNT, **what)).broken_bounds())
 
 

@@ -218,7 +218,7 @@ async def rejoining(attack: Attack) -> None:
     """A node whose link ends joins again at once: the trap stays open."""
     while True:
         for node in list(attack.nodes):
-            if node.lost.is_set():
+            if not node.is_linked:
                 await join(node)
         await asyncio.sleep(0.1)
 
