@@ -54,7 +54,7 @@ class Scale:
     """For how long a behaviour goes on that sends without being asked, at least."""
 
 
-SMALL = Scale(requests=30, pinned=2, sockets=400, churn=40, storm_s=1.5)
+SMALL = Scale(requests=30, pinned=2, sockets=400, churn=120, storm_s=1.5)
 FULL = Scale(requests=200, pinned=10, sockets=400, churn=400, storm_s=10.0)
 
 
@@ -175,6 +175,8 @@ class Behaviour:
     beside: Callable[[Attack], Awaitable[None]] | None = None
     """What goes on without being asked, until it returns or is cancelled."""
     nodes: int = 1
+    owners: int = 1
+    """Accounts that the nodes belong to, by turns."""
     is_paid: bool = False
     """Whether clients that insist on it are asked for, to see what it is paid."""
     settle_s: float = 0.0

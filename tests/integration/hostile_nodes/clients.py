@@ -98,7 +98,7 @@ async def ask(session: aiohttp.ClientSession, root_url: str, key: str, asked: Qu
             url = f"{root_url}/v1/chat/completions"
             async with session.post(url, json=asked.body(), headers=headers) as reply:
                 await _read(found, reply)
-    except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError, LookupError, TypeError) as error:
         found.error = f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
     found.wait_s = time.monotonic() - began_s
     return found
@@ -118,9 +118,8 @@ async def _read(found: Asked, reply: aiohttp.ClientResponse) -> None:
     if reply.status != 200:
         found.error = str(told.get("error", told))[:ERROR_CHARS_MAX]
         return
-    choice = told["choices"][0]
-    found.text = _readable(choice["message"])
-    found.is_whole = choice.get("finish_reason") is not None
+    found.text = _readable(told["choices"][0]["message"])
+    found.is_whole = True
     found.usage = told.get("usage") or {}
 
 

@@ -13,6 +13,8 @@ FIRST = 10
 TOKENS_PER_PRICE = 1_000_000
 PAY_SLACK_TOKENS = 8
 """Counts that differ by less over a whole behaviour are the same: a chat template, a last token without text."""
+CUT_SLACK_TOKENS = 2
+"""For each answer that was cut: then nobody counts its prompt, and an estimate is paid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class Findings:
     bystanders: Sequence[Asked] = ()
     """In the order in which they were asked."""
     pinned: Sequence[Asked] = ()
-    earned: Sequence[Earned] = ()
+    earned: list[Earned] = field(default_factory=list)
     memory_bytes: int = 0
     rejoin_s: float | None = None
     jobs_given: int = 0
@@ -80,16 +82,20 @@ class Findings:
     @property
     def honest_tokens(self) -> float:
         """What an honest node is paid for what clients could read of these jobs."""
-        jobs = {each.job for each in self.earned}
-        asked = [each for each in (*self.bystanders, *self.pinned) if each.job in jobs]
-        return sum(_worth(each.question.prompt_tokens, each.readable_tokens) for each in asked)
+        return sum(_worth(each.question.prompt_tokens, each.readable_tokens) for each in self._paid_requests())
 
     @property
     def pay_ratio(self) -> float | None:
         """None where the liar earned nothing."""
         if not self.earned:
             return None
-        return max(0.0, self.paid_tokens - PAY_SLACK_TOKENS) / max(1.0, self.honest_tokens)
+        cut = sum(not each.is_whole for each in self._paid_requests())
+        slack = PAY_SLACK_TOKENS + CUT_SLACK_TOKENS * cut
+        return max(0.0, self.paid_tokens - slack) / max(1.0, self.honest_tokens)
+
+    def _paid_requests(self) -> list[Asked]:
+        jobs = {each.job for each in self.earned}
+        return [each for each in (*self.bystanders, *self.pinned) if each.job in jobs]
 
     def broken_bounds(self) -> list[str]:
         """What others noticed too much of, in sentences; empty if nothing."""

@@ -170,7 +170,6 @@ def _sockets(name: str, lie: str, hold: Callable[[Attack], Awaitable[None]], *, 
 
 
 KNOCKING = (
-    _sockets("silent-sockets", "400 WebSockets that say nothing", silent_upgrade, rejoin=True),
     _sockets("hello-and-silence", "400 handshakes that stop after the first message", hello_and_silence),
     _sockets("forged-proofs", "400 forged proofs with 200 models each, again and again", forged_proof),
     _sockets("long-hellos", "400 first messages of a megabyte", long_hello),
@@ -178,4 +177,5 @@ KNOCKING = (
     Behaviour(name="crowd", lie="nodes of 200 models each join and stay", beside=crowd, nodes=0, is_alone=True),
     Behaviour(name="same-key", lie="joins with one key again and again", specs=at_usual_price, beside=same_key_twice),
     Behaviour(name="reconnecting", lie="hangs up and joins all the time", specs=at_usual_price, beside=reconnecting),
+    _sockets("silent-sockets", "400 WebSockets that say nothing", silent_upgrade, rejoin=True),
 )

@@ -92,7 +92,9 @@ class Runner:
 
     async def play_one(self, behaviour: Behaviour, model: str) -> Findings:
         number = next(self._numbers)
-        owner = await asyncio.to_thread(sign_up, self.attacked.network, f"liar-{number}@example.org")
+        emails = [f"liar-{number}-{at}@example.org" for at in range(behaviour.owners)]
+        owners = [await asyncio.to_thread(sign_up, self.attacked.network, email) for email in emails]
+        by_turns = itertools.cycle(owners)
         attack = Attack(
             root_url=self.root_url,
             model=model,
@@ -100,7 +102,7 @@ class Runner:
             scale=self.scale,
             behaviour=behaviour,
             session=self.session,
-            make_token=lambda: self._token(owner),
+            make_token=lambda: self._token(next(by_turns)),
         )
         findings = Findings(behaviour=behaviour, calm_wait_s=self.calm_wait_s)
         try:
@@ -112,7 +114,7 @@ class Runner:
         findings.liars = attack.node_ids
         findings.let_in = attack.let_in
         findings.jobs_given = sum(node.opened for node in attack.nodes)
-        self._owners.append((findings, owner))
+        self._owners += [(findings, owner) for owner in owners]
         return findings
 
     async def _beside(self, attack: Attack, findings: Findings) -> None:
@@ -179,12 +181,12 @@ class Runner:
     async def _ask_pinned(self, attack: Attack) -> list[Asked]:
         """A client that wants the liar and nobody else. What it is told is its own affair; what is paid is not."""
         only, key = attack.nodes[0].node_id, self.attacked.clients[0].key
-        found = []
-        for number in range(self.scale.pinned):
-            asking_for = question(attack.model, number, topic=f"{attack.behaviour.name}, pinned", only=only)
-            patience_s = self.calm_wait_s + PATIENCE_S
-            found.append(await ask(self.session, self.root_url, key, asking_for, timeout_s=patience_s))
-        return found
+        patience_s = self.calm_wait_s + PATIENCE_S
+        topic = f"{attack.behaviour.name}, pinned"
+        asked = [question(attack.model, number, topic=topic, only=only) for number in range(self.scale.pinned)]
+        return await asyncio.gather(
+            *(ask(self.session, self.root_url, key, each, timeout_s=patience_s) for each in asked)
+        )
 
     async def _token(self, owner: Person) -> str:
         headers = {"authorization": f"Bearer {owner.key}"}
@@ -205,7 +207,7 @@ class Runner:
                 asking.ask, self.attacked.network, "GET", "/v1/earnings?limit=1000", key=owner.key
             )
             assert reply.status == 200, reply.body
-            findings.earned = [
+            findings.earned += [
                 Earned(
                     job=line["job_id"], prompt_tokens=line["prompt_tokens"], completion_tokens=line["completion_tokens"]
                 )

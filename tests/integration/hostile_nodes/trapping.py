@@ -9,8 +9,8 @@ from functools import partial
 from sparewatt.core.limits import KIB, LINK_FRAME_BYTES_MAX, MIB
 from sparewatt.protocol.link.frames import JobFailure, Opcode, encode_frame
 from sparewatt.protocol.link.node_report import NodeLoad
-from tests.integration.hostile_nodes.behaviour import Attack, Behaviour, Bounds, join
-from tests.integration.hostile_nodes.liar import EVENT_STREAM, HostileJob
+from tests.integration.hostile_nodes.behaviour import Attack, Behaviour, Bounds, answer_honestly, join
+from tests.integration.hostile_nodes.liar import EVENT_STREAM, Answer, HostileJob
 
 MARKER = "sk-injected0secret0by0a0node"
 """In every error text of a hostile node: it must not reach a client or a log."""
@@ -87,8 +87,8 @@ async def never_ends(job: HostileJob) -> None:
 
 
 async def without_finish_reason(job: HostileJob) -> None:
-    tokens = job.tokens()
-    await job.say(tokens[: len(tokens) // 2], finish=None)
+    half = job.tokens()[: len(job.tokens()) // 2]
+    await job.say(half, finish=None, usage=job.usage(len(half)))
 
 
 async def without_done(job: HostileJob) -> None:
@@ -150,6 +150,15 @@ async def repeat_what_was_said(job: HostileJob) -> None:
     await job.say([*tokens, *tokens], usage=job.usage(2 * len(tokens)))
 
 
+SLEEP_JOBS = 10
+"""That a sleeper answers rightly before it turns."""
+
+
+async def sleep_then(job: HostileJob, *, turned: Answer) -> None:
+    """Earns a good name first."""
+    await (answer_honestly if job.node.opened <= SLEEP_JOBS else turned)(job)
+
+
 # frames that do not belong where they are
 
 
@@ -162,13 +171,13 @@ async def foreign_streams(job: HostileJob) -> None:
 
 
 async def double_end(job: HostileJob) -> None:
-    await job.say(job.tokens())
+    await answer_honestly(job)
     job.end()
     job.end()
 
 
 async def frames_after_end(job: HostileJob) -> None:
-    await job.say(job.tokens())
+    await answer_honestly(job)
     for _ in range(50):
         job.send(Opcode.DATA, job.chunk({"content": " more"}))
     job.head()
@@ -276,6 +285,9 @@ TRAPS = (
         )
         for n in (0, 1, 5)
     ),
+    _trap("sleeper-400", "answers ten jobs, then 400", partial(sleep_then, turned=partial(status, code=400))),
+    _trap("sleeper-silent", "answers ten jobs, then none", partial(sleep_then, turned=silence)),
+    _trap("colluding-400", "answers 400, with nodes of three owners", partial(status, code=400), nodes=3, owners=3),
     _trap("repeats-what-was-said", "repeats an answer that it should continue", repeat_what_was_said, nodes=2),
     _trap("foreign-streams", "answers jobs that are not its own", foreign_streams),
     _trap("double-end", "ends every job three times", double_end),
