@@ -16,6 +16,7 @@ from sparewatt.testing.engine.text import count_tokens, expected_text, render_ch
 from tests.integration.hostile_nodes.trapping import MARKER
 
 ANSWER_TOKENS = 24
+TOKENS_MAX = 4 * ANSWER_TOKENS
 WHOLE_EVERY = 4
 """One request in so many is not streamed."""
 LINE_BYTES_MAX = 1 << 22
@@ -28,7 +29,7 @@ class Question:
     text: str
     stream: bool = True
     only: str | None = None
-    """The node that must answer."""
+    """The node that must answer; then the answer may be as long as it likes, since what it costs is in question."""
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -39,7 +40,9 @@ class Question:
         if self.stream:
             asked["stream_options"] = {"include_usage": True}
         if self.only is not None:
-            asked["route"] = {"only": [self.only]}
+            asked["provider"] = {"only": [self.only]}
+        else:
+            asked["max_tokens"] = TOKENS_MAX
         return asked
 
     @property
