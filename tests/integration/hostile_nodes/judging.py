@@ -13,8 +13,8 @@ FIRST = 10
 TOKENS_PER_PRICE = 1_000_000
 PAY_SLACK_TOKENS = 8
 """Counts that differ by less over a whole behaviour are the same: a chat template, a last token without text."""
-CUT_SLACK_TOKENS = 2
-"""For each answer that was cut: then nobody counts its prompt, and an estimate is paid."""
+JOB_SLACK_TOKENS = 2
+"""Of each job: no count of a text that somebody else's tokenizer has split is surer than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +89,7 @@ class Findings:
         """None where the liar earned nothing."""
         if not self.earned:
             return None
-        cut = sum(not each.is_whole for each in self._paid_requests())
-        slack = PAY_SLACK_TOKENS + CUT_SLACK_TOKENS * cut
+        slack = PAY_SLACK_TOKENS + JOB_SLACK_TOKENS * len(self._paid_requests())
         return max(0.0, self.paid_tokens - slack) / max(1.0, self.honest_tokens)
 
     def _paid_requests(self) -> list[Asked]:

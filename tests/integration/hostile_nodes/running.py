@@ -26,7 +26,10 @@ from tests.soak.hostile import rss_bytes
 AT_ONCE = 4
 PACE_S = 0.04
 """Between the beginnings of two requests on one model."""
-CALM_REQUESTS = 40
+CALM_REQUESTS = 20
+KNOWN_REQUESTS = 40
+"""Of each model to each honest node, before anybody attacks: a network that has a history."""
+CALM_PATIENCE_S = 30.0
 PATIENCE_S = 5.0
 """How much longer than the bound on a wait a client stays, to see what comes of it."""
 FAILURES_MAX = 4
@@ -58,13 +61,23 @@ class Runner:
         return self.attacked.network.root_url
 
     async def calm(self) -> None:
-        """What requests wait for when nobody attacks; also, every honest node gets some of every model."""
-        patience_s = 30.0
-        lanes = [self._ask_bystanders(model, CALM_REQUESTS, "peace", patience_s) for model in self.attacked.models]
-        asked = [each for lane in await asyncio.gather(*lanes) for each in lane]
-        wrong = [each for each in asked if not (each.is_served and each.is_genuine)]
+        """What requests wait for when nobody attacks; also, a gateway gets to know every honest node and model."""
+        nodes = [node.name for node in self.attacked.honest]
+        each_node = [self._ask_node(model, node) for model in self.attacked.models for node in nodes]
+        anybody = [
+            self._ask_bystanders(model, CALM_REQUESTS, "peace", CALM_PATIENCE_S) for model in self.attacked.models
+        ]
+        known = [each for lane in await asyncio.gather(*each_node) for each in lane]
+        asked = [each for lane in await asyncio.gather(*anybody) for each in lane]
+        wrong = [each for each in (*known, *asked) if not (each.is_served and each.is_genuine)]
         assert not wrong, f"without an attack: {wrong[0].error or wrong[0].text!r}"
         self.calm_wait_s = max(each.wait_s for each in asked)
+
+    async def _ask_node(self, model: str, node: str) -> list[Asked]:
+        """One after another, so that the network knows how every honest owner counts and how fast its node is."""
+        key = self.attacked.clients[0].key
+        asked = (question(model, number, topic=f"what {node} does", only=node) for number in range(KNOWN_REQUESTS))
+        return [await ask(self.session, self.root_url, key, each, timeout_s=CALM_PATIENCE_S) for each in asked]
 
     async def play(self, behaviours: Sequence[Behaviour]) -> list[Findings]:
         """All of them: those that may, at the same time, one on each model."""
