@@ -19,7 +19,7 @@ from tests.integration.hostile_nodes.running import running
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) -> Iterator[AttackedNetwork]:
     url = asyncio.run(migrated_database(server))
-    with attacked_network(tmp_path_factory.mktemp("attacked"), f"--database-url={url}") as found:
+    with attacked_network(tmp_path_factory.mktemp("attacked"), database_url=url) as found:
         yield found
 
 

@@ -84,8 +84,11 @@ class AttackedNetwork:
 
 
 @contextmanager
-def attacked_network(folder: Path, *flags: str, models: Sequence[str] = MODELS) -> Iterator[AttackedNetwork]:
-    """`flags`: of its gateway."""
+def attacked_network(
+    folder: Path, *, models: Sequence[str] = MODELS, database_url: str | None = None
+) -> Iterator[AttackedNetwork]:
+    """Without an address of a database the gateway runs its own."""
+    database = {} if database_url is None else {"SPAREWATT_GATEWAY_DATABASE_URL": database_url}
     env = bare_environment(
         folder,
         SPAREWATT_GATEWAY_SIGNUPS_PER_ADDRESS_HOUR="10000",
@@ -96,9 +99,10 @@ def attacked_network(folder: Path, *flags: str, models: Sequence[str] = MODELS) 
         SPAREWATT_GATEWAY_HEARTBEAT_S="1",
         SPAREWATT_ENGINE_MODELS=" ".join(models),
         SPAREWATT_ENGINE_SLOTS="32",
+        **database,
     )
     with ExitStack() as stack:
-        network = stack.enter_context(operated_gateway(folder, *flags, env=env))
+        network = stack.enter_context(operated_gateway(folder, env=env))
         honest = []
         for name in OWNERS:
             port = free_port()
