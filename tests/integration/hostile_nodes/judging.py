@@ -111,7 +111,8 @@ class Findings:
         if bounds.share_max is not None and self.share > bounds.share_max:
             wrong.append(f"the liar answered {self.share:.0%} of others' requests")
         if bounds.rejoin_s_max is not None and (self.rejoin_s is None or self.rejoin_s > bounds.rejoin_s_max):
-            wrong.append(f"honest nodes were back after {self.rejoin_s} s")
+            after = "never" if self.rejoin_s is None else f"after {self.rejoin_s:.1f} s"
+            wrong.append(f"honest nodes, restarted meanwhile, served again {after}")
         if self.leaks:
             wrong.append(f"the liar's error text reached {self.leaks} replies")
         if self.marker_logged:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -51,7 +52,6 @@ class Runner:
     """Whether honest nodes may be restarted, where a bound is about that."""
     on_played: Callable[[Findings], None] = lambda _: None
     """Called with each behaviour that is over, before its earnings are known."""
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _waves: itertools.count[int] = field(default_factory=itertools.count)
     _owners: list[tuple[Findings, Person]] = field(default_factory=list)
     _log_read_bytes: int = 0
@@ -104,8 +104,7 @@ class Runner:
         return found
 
     async def play_one(self, behaviour: Behaviour, model: str) -> Findings:
-        number = next(self._numbers)
-        emails = [f"liar-{number}-{at}@example.org" for at in range(behaviour.owners)]
+        emails = [f"liar-{secrets.token_hex(8)}@example.org" for _ in range(behaviour.owners)]
         owners = [await asyncio.to_thread(sign_up, self.attacked.network, email) for email in emails]
         by_turns = itertools.cycle(owners)
         attack = Attack(
