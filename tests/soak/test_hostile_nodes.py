@@ -23,7 +23,7 @@ import pytest
 from tests.integration.hostile_nodes.behaviour import FULL, Behaviour, Bounds
 from tests.integration.hostile_nodes.catalogue import BEHAVIOURS
 from tests.integration.hostile_nodes.honest import OWNERS, AttackedNetwork, attacked_network
-from tests.integration.hostile_nodes.judging import Findings
+from tests.integration.hostile_nodes.judging import Findings, pay_ratio
 from tests.integration.hostile_nodes.running import Runner, running, table
 from tests.integration.people import sign_up
 from tests.processes import end_process, start_process
@@ -35,6 +35,8 @@ CHOSEN = tuple(each for each in BEHAVIOURS if not ONLY or each.name in ONLY)
 SEED = 18
 WARM_UP_ROUNDS = 3
 """So that what is kept of the last requests is there before memory is compared."""
+SETTLING = 0.2
+"""Of the mixed time: what the largest bodies of hostile clients need at once is not a leak, what is added later is."""
 MIXED = replace(FULL, requests=60, pinned=2, churn=100, storm_s=5.0)
 BOUNDS = Bounds()
 REPORT = Path(__file__).parents[2] / "docs" / "measurements" / "hostile_nodes.md"
@@ -63,8 +65,7 @@ class Mix:
 
     @property
     def pay_ratio(self) -> float:
-        paid = sum(each.paid_tokens for each in self.found)
-        return paid / max(1.0, sum(each.honest_tokens for each in self.found))
+        return pay_ratio(self.found)
 
     def rows(self) -> list[tuple[str, str, str, bool]]:
         """What, measured, wanted, and whether it is kept."""
@@ -91,7 +92,7 @@ class Mix:
                 paid <= BOUNDS.pay_ratio_max,
             ),
             (
-                "gateway's memory",
+                "gateway's memory, over the last four fifths of the time",
                 f"{grown / 1e6:+.1f} MB",
                 f"< {BOUNDS.memory_bytes_max / 1e6:.0f} MB",
                 grown <= BOUNDS.memory_bytes_max,
@@ -135,14 +136,20 @@ async def play_mixed(attacked: AttackedNetwork, mix: Mix) -> None:
     rng = random.Random(SEED)
     async with running(attacked, MIXED) as runner:
         runner.restarts = False
-        began_s, before = time.monotonic(), rss_bytes(attacked.network.pid)
+        began_s = time.monotonic()
         lanes = [(model, [each for each in CHOSEN if not each.is_alone]) for model in attacked.models]
         lanes.append((attacked.models[-1], [each for each in CHOSEN if each.is_alone]))
         async with asyncio.TaskGroup() as tasks:
+            steady = tasks.create_task(memory_after(attacked, MIXED_S * SETTLING))
             for model, behaviours in (lane for lane in lanes if lane[1]):
                 tasks.create_task(play_lane(runner, model, behaviours, mix, random.Random(rng.random())))
         await runner.collect_earnings()
-        mix.seconds, mix.memory_bytes = time.monotonic() - began_s, rss_bytes(attacked.network.pid) - before
+        mix.seconds, mix.memory_bytes = time.monotonic() - began_s, rss_bytes(attacked.network.pid) - steady.result()
+
+
+async def memory_after(attacked: AttackedNetwork, seconds: float) -> int:
+    await asyncio.sleep(seconds)
+    return rss_bytes(attacked.network.pid)
 
 
 async def play_lane(runner: Runner, model: str, behaviours: Sequence[Behaviour], mix: Mix, rng: random.Random) -> None:

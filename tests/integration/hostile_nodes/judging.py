@@ -82,17 +82,16 @@ class Findings:
     @property
     def honest_tokens(self) -> float:
         """What an honest node is paid for what clients could read of these jobs."""
-        return sum(_worth(each.question.prompt_tokens, each.readable_tokens) for each in self._paid_requests())
+        return sum(_worth(each.question.prompt_tokens, each.readable_tokens) for each in self.paid_requests())
 
     @property
     def pay_ratio(self) -> float | None:
         """None where the liar earned nothing."""
         if not self.earned:
             return None
-        slack = PAY_SLACK_TOKENS + JOB_SLACK_TOKENS * len(self._paid_requests())
-        return max(0.0, self.paid_tokens - slack) / max(1.0, self.honest_tokens)
+        return pay_ratio([self])
 
-    def _paid_requests(self) -> list[Asked]:
+    def paid_requests(self) -> list[Asked]:
         jobs = {each.job for each in self.earned}
         return [each for each in (*self.bystanders, *self.pinned) if each.job in jobs]
 
@@ -118,6 +117,13 @@ class Findings:
         if self.marker_logged:
             wrong.append("the liar's error text is in the gateway's log")
         return [*wrong, *self.notes]
+
+
+def pay_ratio(found: Sequence[Findings]) -> float:
+    """What liars earned together, as a multiple of what honest nodes are paid for the same text."""
+    slack = sum(PAY_SLACK_TOKENS + JOB_SLACK_TOKENS * len(each.paid_requests()) for each in found if each.earned)
+    paid = sum(each.paid_tokens for each in found)
+    return max(0.0, paid - slack) / max(1.0, sum(each.honest_tokens for each in found))
 
 
 def _worth(prompt_tokens: int, completion_tokens: int) -> float:
