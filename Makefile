@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -146,6 +146,9 @@ soak: setup-dev web  ## Long counts; writes its report under docs/measurements
 
 soak-hostile: setup-dev  ## Hostile clients in numbers, and what others wait meanwhile (8 minutes, a quiet machine)
 	$(BIN)/python -m pytest tests/soak/test_hostile.py -q -s $(PYTEST_ARGS)
+
+soak-hostile-nodes: setup-dev  ## Hostile nodes in numbers, then half an hour of them beside hostile clients (50 minutes)
+	$(BIN)/python -m pytest tests/soak/test_hostile_nodes.py -q -s $(PYTEST_ARGS)
 
 soak-streams: setup-dev  ## A thousand streams for ten minutes (13 minutes)
 	$(BIN)/python -m pytest tests/soak/test_thousand_streams.py -q -s $(PYTEST_ARGS)

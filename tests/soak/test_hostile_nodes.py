@@ -1,0 +1,213 @@
+"""Hostile nodes in numbers: each behaviour alone, then half an hour of all of them at once beside hostile clients.
+
+`make soak-hostile-nodes`; writes docs/measurements/hostile_nodes.md. HOSTILE_NODES_S: seconds of the second part, none
+for 0. HOSTILE_NODES_ONLY="churn answers-400" plays just these behaviours, and writes no report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.integration.hostile_nodes.behaviour import FULL, Behaviour, Bounds
+from tests.integration.hostile_nodes.catalogue import BEHAVIOURS
+from tests.integration.hostile_nodes.honest import OWNERS, AttackedNetwork, attacked_network
+from tests.integration.hostile_nodes.judging import Findings, pay_ratio
+from tests.integration.hostile_nodes.running import Runner, running, table
+from tests.integration.people import sign_up
+from tests.processes import end_process, start_process
+from tests.soak.hostile import raise_open_files, rss_bytes, say
+
+MIXED_S = float(os.environ.get("HOSTILE_NODES_S", "1800"))
+ONLY = tuple(os.environ.get("HOSTILE_NODES_ONLY", "").split())
+CHOSEN = tuple(each for each in BEHAVIOURS if not ONLY or each.name in ONLY)
+SEED = 18
+WARM_UP_ROUNDS = 3
+"""So that what is kept of the last requests is there before memory is compared."""
+SETTLING = 0.2
+"""Of the mixed time: what the largest bodies of hostile clients need at once is not a leak, what is added later is."""
+MIXED = replace(FULL, requests=60, pinned=2, churn=100, storm_s=5.0)
+BOUNDS = Bounds()
+REPORT = Path(__file__).parents[2] / "docs" / "measurements" / "hostile_nodes.md"
+
+
+@dataclass(slots=True)
+class Mix:
+    """What others noticed of many behaviours at once."""
+
+    found: list[Findings] = field(default_factory=list)
+    seconds: float = 0.0
+    memory_bytes: int = 0
+
+    @property
+    def asked(self) -> int:
+        return sum(len(each.bystanders) for each in self.found)
+
+    @property
+    def success(self) -> float:
+        judged = sum(len(each.judged) for each in self.found)
+        return sum(each.success * len(each.judged) for each in self.found) / max(1, judged)
+
+    @property
+    def extra_wait_s(self) -> float:
+        return max((each.extra_wait_s for each in self.found), default=0.0)
+
+    @property
+    def pay_ratio(self) -> float:
+        return pay_ratio(self.found)
+
+    def rows(self) -> list[tuple[str, str, str, bool]]:
+        """What, measured, wanted, and whether it is kept."""
+        success, wait_s, paid, grown = self.success, self.extra_wait_s, self.pay_ratio, self.memory_bytes
+        return [
+            ("others' requests", f"{self.asked:,}", "", True),
+            ("behaviours played", f"{len(self.found):,}", "", True),
+            (
+                "others served, after the first ten of each",
+                f"{success:.2%}",
+                f"≥ {BOUNDS.success_min:.1%}",
+                success >= BOUNDS.success_min,
+            ),
+            (
+                "longest wait, beyond that without attacks",
+                f"{max(0.0, wait_s):.1f} s",
+                f"≤ {BOUNDS.extra_wait_s_max:.0f} s",
+                wait_s <= BOUNDS.extra_wait_s_max,
+            ),
+            (
+                "pay of all liars, times an honest node's",
+                f"{paid:.2f}",
+                f"≤ {BOUNDS.pay_ratio_max}",
+                paid <= BOUNDS.pay_ratio_max,
+            ),
+            (
+                "gateway's memory, over the last four fifths of the time",
+                f"{grown / 1e6:+.1f} MB",
+                f"< {BOUNDS.memory_bytes_max / 1e6:.0f} MB",
+                grown <= BOUNDS.memory_bytes_max,
+            ),
+        ]
+
+
+def test_others_hardly_notice_hostile_nodes(tmp_path: Path) -> None:
+    raise_open_files()
+    alone: list[Findings] = []
+    mix = Mix()
+    with attacked_network(tmp_path) as attacked:
+        asyncio.run(play_alone(attacked, alone))
+        write_report(alone, mix)
+        if MIXED_S:
+            with hostile_clients(attacked, tmp_path):
+                asyncio.run(play_mixed(attacked, mix))
+            write_report(alone, mix)
+        log = attacked.network.output.read_text(errors="replace")
+    wrong = [f"{each.behaviour.name}: {said}" for each in alone for said in each.broken_bounds()]
+    wrong += [
+        f"mixed: {what}: {measured}, wanted {wanted}" for what, measured, wanted, holds in mix.rows() if not holds
+    ]
+    wrong += ["a traceback is in the gateway's log"] if "Traceback" in log else []
+    if wrong:
+        pytest.fail("\n".join(wrong))
+
+
+async def play_alone(attacked: AttackedNetwork, found: list[Findings]) -> None:
+    """Each with the whole gateway for itself, so that what is measured is its own."""
+    async with running(attacked, FULL) as runner:
+        for _ in range(WARM_UP_ROUNDS):
+            await runner.calm()
+        for behaviour in CHOSEN:
+            found += await runner.play([replace(behaviour, is_alone=True)])
+            say(f"{behaviour.name}: {'; '.join(found[-1].broken_bounds()) or 'kept'}")
+
+
+async def play_mixed(attacked: AttackedNetwork, mix: Mix) -> None:
+    """One behaviour after another on every model, by chance, and one more that is about the whole gateway."""
+    rng = random.Random(SEED)
+    async with running(attacked, MIXED) as runner:
+        runner.restarts = False
+        began_s = time.monotonic()
+        lanes = [(model, [each for each in CHOSEN if not each.is_alone]) for model in attacked.models]
+        lanes.append((attacked.models[-1], [each for each in CHOSEN if each.is_alone]))
+        async with asyncio.TaskGroup() as tasks:
+            steady = tasks.create_task(memory_after(attacked, MIXED_S * SETTLING))
+            for model, behaviours in (lane for lane in lanes if lane[1]):
+                tasks.create_task(play_lane(runner, model, behaviours, mix, random.Random(rng.random())))
+        await runner.collect_earnings()
+        mix.seconds, mix.memory_bytes = time.monotonic() - began_s, rss_bytes(attacked.network.pid) - steady.result()
+
+
+async def memory_after(attacked: AttackedNetwork, seconds: float) -> int:
+    await asyncio.sleep(seconds)
+    return rss_bytes(attacked.network.pid)
+
+
+async def play_lane(runner: Runner, model: str, behaviours: Sequence[Behaviour], mix: Mix, rng: random.Random) -> None:
+    until_s = time.monotonic() + MIXED_S
+    while time.monotonic() < until_s:
+        found = await runner.play_one(rng.choice(behaviours), model)
+        mix.found.append(found)
+        if found.success < BOUNDS.success_min or found.extra_wait_s > BOUNDS.extra_wait_s_max:
+            say(f"{found.behaviour.name}: {found.success:.1%} served, {found.extra_wait_s:+.1f} s")
+
+
+@contextmanager
+def hostile_clients(attacked: AttackedNetwork, folder: Path) -> Iterator[None]:
+    """Beside the nodes, with an account of their own."""
+    network = attacked.network
+    person = sign_up(network, "hostile-client@example.org")
+    argv = [sys.executable, "-m", "tests.soak.hostile_clients", network.base_url, person.key, attacked.models[0]]
+    process = start_process(argv, output=folder / "hostile-clients.log")
+    try:
+        yield
+        assert process.poll() is None, (folder / "hostile-clients.log").read_text()
+    finally:
+        end_process(process, signal.SIGTERM)
+
+
+def write_report(alone: Sequence[Findings], mix: Mix) -> None:
+    """Some behaviours alone make none: it says what all of them do."""
+    if not ONLY:
+        REPORT.write_text(report(alone, mix))
+
+
+def report(alone: Sequence[Findings], mix: Mix) -> str:
+    rows = "\n".join(f"| {what} | {measured} | {wanted} |" for what, measured, wanted, _ in mix.rows())
+    rejoined = [f"{each.rejoin_s:.1f} s" for each in alone if each.rejoin_s is not None]
+    return f"""# Hostile nodes
+
+Made by `make soak-hostile-nodes` (tests/soak/test_hostile_nodes.py) on {os.cpu_count()} cores, Python
+{platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end, everything on one machine. Real processes: a
+gateway with its database, and {len(OWNERS)} honest nodes of as many owners, each with an agent and the deterministic
+engine. Hostile nodes speak the real link protocol, joined with the token of an account of their own, and claim to be
+the fastest there are. Clients of other accounts ask {FULL.requests} short questions beside each behaviour
+(tests/integration/hostile_nodes); {FULL.pinned} more insist on the liar where what it is paid is in question. Wanted:
+others served ≥ {BOUNDS.success_min:.1%} after their first ten requests, none waits more than
+{BOUNDS.extra_wait_s_max:.0f} s longer, a liar is paid ≤ {BOUNDS.pay_ratio_max} times an honest node for the text that
+can be read, and the gateway grows by less than {BOUNDS.memory_bytes_max / 1e6:.0f} MB. Honest nodes, restarted while
+{FULL.sockets} silent sockets knock, served again after {", ".join(rejoined) or "(not measured)"}
+(wanted: ≤ 10 s).
+
+## Each behaviour
+
+{table(alone)}
+
+## All of them at once
+
+For {mix.seconds / 60:.0f} minutes hostile nodes came and went on {len(BEHAVIOURS)} behaviours, chosen by chance, nine
+at a time, beside hostile clients (tests/soak/attacks.py) and honest traffic.
+
+| what | measured | wanted |
+| --- | --- | --- |
+{rows}
+"""
