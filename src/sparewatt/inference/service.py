@@ -423,7 +423,12 @@ class Submission(Generic[S]):
             allow_resume=policy.allow_resume is not False,
             body_model=routed.model if call.provider else call.model,
             reply_model=routed.asked,
+            output_limit=self._output_limit(),
         )
+
+    def _output_limit(self) -> int | None:
+        each = self.call.output_limit if self._tab is None else self._tab.output_limit
+        return None if not each else each * max(1, self.call.answers)
 
     def _prefix(self) -> tuple[int, ...]:
         """Hashed only for a model of which some node keeps prompts."""

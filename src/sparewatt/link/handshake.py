@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation
+from sparewatt.core.errors import JoinRefused, LinkFlooded, LinkLost, ProtocolViolation
 from sparewatt.core.ids import NodeId
-from sparewatt.core.limits import LINK_CONTROL_BYTES_MAX
+from sparewatt.core.limits import KIB, LINK_CONTROL_BYTES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.core.versions import version_conflict
 from sparewatt.link.sockets import LINK_FIRST_MESSAGE_S, LINK_HANDSHAKE_S, Socket
@@ -26,6 +26,7 @@ from sparewatt.protocol.link.frames import (
     Hello,
     LinkProof,
     Opcode,
+    ProofSignature,
     Reject,
     Welcome,
     challenge_digest,
@@ -37,6 +38,8 @@ from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.protocol.signing import BadSignature, SigningKey, recover_address
 
 HANDSHAKE_BYTES_MAX = LINK_CONTROL_BYTES_MAX + FRAME_HEADER_BYTES
+HELLO_BYTES_MAX = 4 * KIB
+"""Of the first message, which anybody may send: names, a nonce and a token."""
 _DEFAULT_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 
@@ -76,7 +79,7 @@ async def authenticate_node(
     """
     async with _handshake_timeout():
         async with _handshake_timeout(LINK_FIRST_MESSAGE_S):
-            hello = decode_message(await _receive(socket, Opcode.HELLO), Hello)
+            hello = decode_message(await _receive(socket, Opcode.HELLO, bytes_max=HELLO_BYTES_MAX), Hello)
         _check_hello(hello, hosts=hosts, gateway_version=gateway_version)
         on_hello(NodeId(hello.node_id))
         nonce = rng.randbytes(32).hex()
@@ -84,7 +87,7 @@ async def authenticate_node(
         proof = await _receive(socket, Opcode.PROOF)
     node_id = NodeId(hello.node_id)
     digest = challenge_digest(host=hello.host, node_id=node_id, gateway_nonce=nonce, node_nonce=hello.nonce)
-    signature = decode_message(proof, LinkProof).signature
+    signature = decode_message(proof, ProofSignature).signature
     if not _signed_by(node_id, digest, bytes.fromhex(signature)):
         raise JoinRefused(f"The signature does not belong to node {node_id}.", reason="bad_signature")
     return AuthenticatedNode(node_id=node_id, token=hello.token, proof=proof, takes_names=hello.takes_names)
@@ -145,13 +148,17 @@ async def _handshake_timeout(seconds: float | None = None) -> AsyncIterator[None
         raise LinkLost("the other end did not finish the handshake in time") from None
 
 
-async def _receive(socket: Socket, expected: Opcode, *, or_reject: bool = False) -> bytes:
+async def _receive(
+    socket: Socket, expected: Opcode, *, or_reject: bool = False, bytes_max: int = HANDSHAKE_BYTES_MAX
+) -> bytes:
     """The payload of a message that holds just the expected frame. `or_reject`: a REJECT is raised as its reason.
 
     The size is checked before parsing, since the peer is not authenticated yet.
     """
     message = await socket.receive()
-    frames = decode_frames(message) if len(message) <= HANDSHAKE_BYTES_MAX else []
+    if len(message) > bytes_max:
+        raise LinkFlooded("a message of the handshake is too long")
+    frames = decode_frames(message)
     if len(frames) != 1:
         raise ProtocolViolation("a message of the handshake holds one frame")
     frame = frames[0]

@@ -10,7 +10,7 @@ from sparewatt.protocol.openai.stream_accumulator import BrokenStream, StreamAcc
 class AssembledReply(WholeReply):
     """`started`: something of the answer has come."""
 
-    __slots__ = ("_accumulator", "_splitter")
+    __slots__ = ("_accumulator", "_splitter", "chunks_seen")
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class AssembledReply(WholeReply):
         super().__init__(bill=bill, reply_model=reply_model, answers=answers)
         self._splitter = EventSplitter()
         self._accumulator = StreamAccumulator(prompts=prompts)
+        self.chunks_seen = 0
 
     @property
     def started(self) -> bool:
@@ -37,6 +38,7 @@ class AssembledReply(WholeReply):
             for event in self._splitter.feed(data):
                 if (content := event_data(event)) is not None:
                     self._accumulator.add(content)
+                    self.chunks_seen += 1
         except (BrokenStream, ProtocolViolation) as error:
             raise ReplyBroken(str(error)) from None
 

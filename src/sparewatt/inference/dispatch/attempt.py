@@ -50,6 +50,8 @@ LINK_STREAM_WINDOW_BYTES = 64 * KIB
 LINK_WHOLE_WINDOW_BYTES = 256 * KIB
 """The same of an answer in one piece, which is taken as it comes: vectors are megabytes, and nobody reads slowly."""
 
+CHUNKS_PER_TOKEN_MAX, CHUNKS_EXTRA = 1.5, 16
+"""A server sends a chunk for each token or for several; a parser of calls or of reasoning may cut one in two."""
 CLOCK_SLACK_S = 1e-3
 """Closer to its deadline than this, a timer is not set again: floats would let it fire for ever."""
 LATE_TIMER_S = 0.5
@@ -72,9 +74,10 @@ Direct = tuple[
     ChunkShape | None,
     DeliveryCount,
     bytearray,
+    float,
 ]
 """What the direct path needs per chunk: stream, client's path, the bytes around its text and what replaces them for the
-client, counter and text buffer."""
+client, counter, text buffer, and the most chunks that there may be."""
 
 
 class AttemptState(enum.Enum):
@@ -142,6 +145,7 @@ class Attempt:
 
     __slots__ = (
         "_began_s",
+        "_chunks_max",
         "_clock",
         "_deadlines",
         "_direct",
@@ -223,6 +227,8 @@ class Attempt:
             self._reply = whole_reply(
                 job.call.path, bill=owner.on_counted, reply_model=reply_model, answers=job.call.answers
             )
+        limit = job.output_limit
+        self._chunks_max = math.inf if limit is None else limit * CHUNKS_PER_TOKEN_MAX + CHUNKS_EXTRA
         self._direct: Direct | None = None
         self._has_no_direct_path = False
         self._refusal: WholeReply | None = None
@@ -319,6 +325,9 @@ class Attempt:
         stream = self._stream
         if self._state is AttemptState.OVER or stream is None:
             return
+        if self._reply.chunks_seen > self._chunks_max:
+            self._fail(Outcome.FAILED, "the node wrote more than the request allows")
+            return
         now_s = self._clock.now_s()
         if stream.window_left_bytes <= 0:
             self.was_throttled = True
@@ -370,7 +379,8 @@ class Attempt:
             return
         before, after, sent, delivered, buffer = shape
         pieces, n_before, n_after = path.batch.pieces, len(before), -len(after)
-        self._direct = (stream, path, pieces, before, after, n_before, n_after, sent, delivered, buffer)
+        most = self._chunks_max
+        self._direct = (stream, path, pieces, before, after, n_before, n_after, sent, delivered, buffer, most)
         stream.on_data = self._pass_directly
 
     def _leave_direct_path(self, stream: JobStream) -> None:
@@ -380,8 +390,9 @@ class Attempt:
 
     def _pass_directly(self, data: bytes) -> None:
         """All that `on_data` and its callees do with one chunk of the known shape; anything else goes to `on_data`."""
-        stream, path, pieces, before, after, n_before, n_after, sent, delivered, buffer = self._direct  # type: ignore[misc]
-        if data.startswith(before) and data.endswith(after) and stream.window_left_bytes > 0:
+        stream, path, pieces, before, after, n_before, n_after, sent, delivered, buffer, most = self._direct  # type: ignore[misc]
+        is_like = data.startswith(before) and data.endswith(after)
+        if is_like and stream.window_left_bytes > 0 and delivered.chunks <= most:
             text = data[n_before:n_after]
             if text and needs_reading(text) is None:
                 now_s = self._clock.now_s()

@@ -177,6 +177,8 @@ class Job(msgspec.Struct, frozen=True):
     """The model that `body` names; where a node's server calls it otherwise, the name is replaced."""
     reply_model: str = ""
     """What the client calls the model, which the reply repeats."""
+    output_limit: int | None = None
+    """Tokens that all its answers together may have; None if there is no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class DispatchRules:
     """As `first_token_floor_s`, for a reply of which no first token is seen."""
     idle_s: float = 60.0
     """Silence allowed in an answer that no other node could continue."""
-    stall_floor_s: float = 3.0
+    stall_floor_s: float = 2.5
     stall_ceiling_s: float = 10.0
     stall_factor: float = 8.0
     """Silence allowed in an answer that another node can continue: a multiple of a predicted step, and of this node's

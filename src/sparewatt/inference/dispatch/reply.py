@@ -284,6 +284,11 @@ class StreamReply:
         return shape.before, shape.after, self._sent_shape, self.delivered, self.emitted.buffer(shape.field)
 
     @property
+    def chunks_seen(self) -> int:
+        """Chunks with output so far."""
+        return self.delivered.chunks
+
+    @property
     def tokens(self) -> int:
         """What is paid, once that is settled; before, the node's own count if it reported one, else one per chunk."""
         paid = self.delivered.paid_completion_tokens
@@ -478,6 +483,8 @@ class WholeReply:
     """A reply in one piece, buffered until it is complete and valid."""
 
     __slots__ = ("_answers", "_bill", "_parts", "_reply_model", "_size", "_units", "delivered", "usage")
+    chunks_seen = 0
+    """It has none: its length is bounded as a whole."""
 
     def __init__(self, *, bill: Biller | None = None, reply_model: bytes | None = None, answers: int = 0) -> None:
         """Arguments as of `StreamReply`."""

@@ -13,7 +13,7 @@ import msgspec
 from sparewatt import __version__
 from sparewatt.accounts.join_tokens import JoinTokens
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import JoinRefused, LinkError, LinkLost, ProtocolViolation, StoreUnavailable
+from sparewatt.core.errors import JoinRefused, LinkError, LinkFlooded, LinkLost, ProtocolViolation, StoreUnavailable
 from sparewatt.core.fair_queue import FairQueue
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.log import Logger
@@ -202,6 +202,8 @@ class LinkRegistry:
         except JoinRefused as refused:
             _log.info("join_refused", reason=refused.reason)
             self._reject(socket, reason=refused.reason, message=refused.message, final=refused.final)
+        except LinkFlooded:
+            socket.abort()  # and with it what it has buffered
         except ProtocolViolation as error:
             self._reject(socket, reason="protocol", message=error.message)
         except LinkLost:

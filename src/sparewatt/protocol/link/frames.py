@@ -105,6 +105,12 @@ class Challenge(msgspec.Struct, frozen=True):
     gateway_version: ShortText
 
 
+class ProofSignature(msgspec.Struct, frozen=True):
+    """Of a `LinkProof`, what is read before it is known to be the node's: long specs are left unread."""
+
+    signature: Signature
+
+
 class LinkProof(msgspec.Struct, frozen=True):
     signature: Signature
     specs: NodeSpecs

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Final, TypeAlias, Union
+from typing import Final, Literal, TypeAlias, Union, get_args
 
 import msgspec
 
 from sparewatt.protocol.openai.chat import UNREADABLE
 
-Shape: TypeAlias = Union["dict[str, Shape]", "tuple[Shape]", EllipsisType, None]
-"""Of a value: an object with these fields, a list of such values (a tuple of one), a scalar (None), anything (...)."""
+Shape: TypeAlias = Union["dict[str, Shape]", "tuple[Shape]", "frozenset[bytes]", EllipsisType, None]
+"""Of a value: an object with these fields, a list of such values (a tuple of one), one of these words, a scalar (None),
+anything (...)."""
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
+STOPPED: Final = b'"stop"'
+"""In place of a finish reason that clients do not know."""
+_FINISH_REASONS: Final = frozenset(f'"{reason}"'.encode() for reason in get_args(FinishReason))
 
 _NUMBERS: Final[Shape] = (None,)
 _TOKEN: Final[dict[str, Shape]] = {"token": None, "logprob": None, "bytes": _NUMBERS}
@@ -47,7 +52,7 @@ _CHOICE: Final[dict[str, Shape]] = {
     "index": None,
     "text": None,
     "logprobs": _LOGPROBS,
-    "finish_reason": None,
+    "finish_reason": _FINISH_REASONS,
     "stop_reason": None,
 }
 _USAGE: Final[dict[str, Shape]] = {
@@ -106,7 +111,7 @@ class _PlainChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: int | None = None
     delta: _PlainDelta | None = None
     text: str | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     logprobs: None = None
     stop_reason: str | int | None = None
 
@@ -154,6 +159,8 @@ def _known(value: bytes, shape: Shape) -> bytes | None:
     first = value[:1]
     if shape is None:
         return None if first in b"{[" else value
+    if isinstance(shape, frozenset):
+        return value if value in shape else STOPPED
     if isinstance(shape, tuple):
         return _known_items(value, shape[0]) if first == b"[" else None
     return _known_object(value, shape) if first == b"{" else None

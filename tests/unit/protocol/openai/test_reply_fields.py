@@ -97,3 +97,17 @@ def test_choices_and_usage_are_taken_out() -> None:
     assert with_choices(reply, [True, False]) == b'{"id":"c","choices":[{"index":0}],"usage":{}}'
     assert without_usage(reply) == b'{"id":"c","choices":[{"index":0},{"index":7}]}'
     assert without_usage(b"{}") == b"{}"
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "tool_calls", "content_filter", "function_call"])
+def test_a_known_finish_reason_passes_as_it_came(reason: str) -> None:
+    given = json.dumps(chunk({}, finish_reason=reason)).encode()
+    assert known_chunk(given) is given
+
+
+@pytest.mark.parametrize("reason", ["eos", "<script>", "\x1b[2Jsk-secret", "", 7, ["stop"], {"a": 1}])
+def test_any_other_finish_reason_is_told_as_stop(reason: object) -> None:
+    told = json.loads(known_chunk(json.dumps(chunk({}, finish_reason=reason)).encode()))
+    assert told["choices"][0]["finish_reason"] == "stop"
+    whole = {"id": "c", "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": reason}]}
+    assert json.loads(known_fields(json.dumps(whole).encode(), COMPLETION))["choices"][0]["finish_reason"] == "stop"
