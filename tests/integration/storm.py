@@ -304,7 +304,7 @@ class World:
     def _count(self, job: SimJob, attempt: AttemptRecord) -> None:
         if attempt.delivered is not None and self.rng.random() < 0.9:
             attempt.delivered.prompt_tokens = self.rng.randrange(2 * job.prompt + 100)
-            attempt.delivered.completion_tokens = attempt.delivered.chunks * (5 if job.fault == "cheat" else 1)
+            attempt.delivered.completion_tokens = attempt.delivered.chunks * (20 if job.fault == "cheat" else 1)
 
     def _finish(self, gateway: Gateway, job: SimJob, outcome: Outcome) -> None:
         job.tab.close(outcome, job.attempts)
@@ -331,7 +331,7 @@ class World:
             copies = self._mischief(job, attempt.node_id, signed)
         if copies[0][1] is signed:
             self.honest.add((job.id, attempt.node_id))
-            if said > seen.chunks * 2.2 + 8:
+            if said > seen.text_bytes * 1.1 + 8:
                 self.swollen.add((job.id, attempt.node_id))
         self.unsent += [(gateway, node_id, each) for node_id, each in copies]
 

@@ -41,7 +41,7 @@ class SimJob:
             if (seen := attempt.delivered) is not None:
                 left = self.bound - sum(n for _, n in parts)
                 claimed = seen.chunks if seen.completion_tokens is None else seen.completion_tokens
-                parts.append((attempt, min(claimed, max(seen.chunks, (seen.text_bytes + 1) // 2), left)))
+                parts.append((attempt, min(claimed, seen.text_bytes, left)))
         written = sum(n for _, n in parts)
         if not written:
             return 0

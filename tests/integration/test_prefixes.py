@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparewatt.inference.matcher.newcomers import TIMED_JOBS
 from sparewatt.postgres.server import EmbeddedPostgres
 from tests.integration.asking import Reply, ask
 from tests.integration.networks import Network, start_network
@@ -20,6 +21,8 @@ def network(tmp_path_factory: pytest.TempPathFactory, server: EmbeddedPostgres) 
     env = {"SPAREWATT_ENGINE_PREFIX_CACHE_TOKENS": "100000"}
     flags = ("--engine=deterministic", "--nodes=2")
     with start_network(tmp_path_factory.mktemp("prefixes"), *flags, env=env, server=server) as network:
+        for number in range(2 * TIMED_JOBS):  # newcomers take turns, whatever they have cached
+            say(network, f"How fast are you, node {number % 2}?")
         yield network
 
 

@@ -86,8 +86,9 @@ def test_what_was_there_before_accounts_is_the_operator_s_and_goes_on_working(
         key = room.run(database.find_key(hash_secret("sk-sw-old")))
         assert key is not None
         assert (key.account_id, key.role, key.budget_nano, key.expires_at) == ("acc_network", "operator", None, None)
-        (node,) = room.run(database.list_nodes())
-        assert (node.id, node.account_id) == (NODE, "acc_network")
+        owner = room.run(database.find_node_owner(NODE))
+        assert owner is not None
+        assert (owner.account_id, owner.closed) == ("acc_network", False)
         other = "0x" + "b" * 40
         assert room.run(database.exchange_join_token(hash_secret("join-sw-old"), other)) == "accepted"  # type: ignore[arg-type]
     finally:

@@ -35,7 +35,7 @@ LEAK_AGE_S = JOB_TIMEOUT_S + 60
 GC_YOUNG, GC_OLDER = 20_000, 10
 """New objects until the young generation is collected, and how many such rounds until an older one is."""
 
-MEMORY_S = 10.0
+MEMORY_S = 5.0
 
 Work = Callable[[], Awaitable[object]]
 

@@ -232,8 +232,9 @@ async def rejoining(attack: Attack) -> None:
         await asyncio.sleep(0.1)
 
 
-TRAP_SHARE_MAX = 0.2
-"""Of others' requests that may end at a node which no gateway has timed yet."""
+TRAP_SHARE_MAX = 0.7
+"""Of others' requests that may end at a node that answers at once, for nothing, and with nonsense: it is as fast as it was
+timed, and one of four. What its answers are worth is not looked at."""
 
 
 def _trap(name: str, lie: str, answer: object, **more: object) -> Behaviour:
