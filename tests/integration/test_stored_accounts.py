@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from sparewatt.accounts.keys import KeyRing, KeyService, hash_secret, terms_of
 from sparewatt.core.errors import InvalidField, KeyNotFound, NotAuthenticated
-from sparewatt.core.ids import AccountId, KeyId, new_id
+from sparewatt.core.ids import AccountId, KeyId, NodeId, new_id
 from sparewatt.core.rng import SystemRng
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store import migrations
@@ -86,7 +86,7 @@ def test_what_was_there_before_accounts_is_the_operator_s_and_goes_on_working(
         key = room.run(database.find_key(hash_secret("sk-sw-old")))
         assert key is not None
         assert (key.account_id, key.role, key.budget_nano, key.expires_at) == ("acc_network", "operator", None, None)
-        owner = room.run(database.find_node_owner(NODE))
+        owner = room.run(database.find_node_owner(NodeId(NODE)))
         assert owner is not None
         assert (owner.account_id, owner.closed) == ("acc_network", False)
         other = "0x" + "b" * 40

@@ -233,8 +233,8 @@ async def rejoining(attack: Attack) -> None:
 
 
 TRAP_SHARE_MAX = 0.7
-"""Of others' requests that may end at a node that answers at once, for nothing, and with nonsense: it is as fast as it was
-timed, and one of four. What its answers are worth is not looked at."""
+"""Of others' requests that may end at a node that answers at once, for nothing, and with nonsense: it is as fast as it
+was timed, and one of four. What its answers are worth is not looked at."""
 
 
 def _trap(name: str, lie: str, answer: object, **more: object) -> Behaviour:
