@@ -7,7 +7,7 @@ model was timed, all of them share its jobs in that order. Everything here is bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
@@ -21,7 +21,8 @@ TRIALS_AHEAD = 10.0
 """How many of them may come at once: so many are there at first, too, so that a small network is timed at once."""
 FIRST_JOBS_MAX = 2
 """Jobs that wait for a node that was not timed, if another node can have the next."""
-TURNS_KEPT = 8
+TURNS_KEPT, OWNERS_LOOKED = 8, 64
+"""Newcomers whose turn it is, at once; and owners among whose nodes they are looked for."""
 OVERFLOW_WAIT_S = 1.0
 """If even the best of the timed nodes has a longer queue, the others compete with it, as fast as the median."""
 TRIAL_SLOWER_MAX, TRIAL_LATER_S = 2.0, 1.0
@@ -80,14 +81,14 @@ class Newcomers:
         turns = self._turns.get(model)
         return turns is not None and bool(turns.owners) and turns.trials >= 1.0
 
-    def turn(self, model: str) -> tuple[NodeId, ...]:
-        """The next few, of as many owners as there are."""
+    def turn(self, model: str, may: Callable[[NodeId], bool] | None = None) -> tuple[NodeId, ...]:
+        """The next few that `may`, of as many owners as there are."""
         turns = self._turns.get(model)
         if turns is None:
             return ()
-        columns = [islice(nodes, TURNS_KEPT) for nodes in islice(turns.by_owner.values(), TURNS_KEPT)]
+        columns = [islice(nodes, TURNS_KEPT) for nodes in islice(turns.by_owner.values(), OWNERS_LOOKED)]
         found = (node_id for nodes in zip_longest(*columns) for node_id in nodes if node_id is not None)
-        return tuple(islice(found, TURNS_KEPT))
+        return tuple(islice(found if may is None else filter(may, found), TURNS_KEPT))
 
     def note_job(self, model: str, node_id: NodeId) -> None:
         """A job of the model goes to this node: it earns a share of a trial, or is one."""

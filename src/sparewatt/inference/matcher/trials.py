@@ -21,7 +21,12 @@ from sparewatt.inference.matcher.model import (
     MatchContext,
     MatchJob,
 )
-from sparewatt.inference.matcher.newcomers import OVERFLOW_WAIT_S, TRIAL_LATER_S, TRIAL_SLOWER_MAX
+from sparewatt.inference.matcher.newcomers import (
+    FIRST_JOBS_MAX,
+    OVERFLOW_WAIT_S,
+    TRIAL_LATER_S,
+    TRIAL_SLOWER_MAX,
+)
 from sparewatt.inference.matcher.table import NodeTable
 
 _QUEUE = PARTS.index("queue")
@@ -43,7 +48,7 @@ def match_fairly(
         shared = _in_turn(job, table, context, ranking=ranking, seed=seed)
         return match_with(Standing.WAITING) if shared is None else shared
     if is_trial and not context.tried and table.newcomers.may_try(job.model):
-        tried = _in_turn(job, table, context, ranking=ranking, seed=seed, standing=Standing.NEWCOMER, best=best)
+        tried = _in_turn(job, table, context, ranking=ranking, seed=seed, best=best)
         if tried is not None:
             return tried
     if best.parts[_QUEUE] > OVERFLOW_WAIT_S:
@@ -58,22 +63,22 @@ def _in_turn(
     *,
     ranking: Ranking,
     seed: int,
-    standing: Standing | None = None,
     best: Candidate | None = None,
 ) -> Decision | None:
     """The newcomer whose turn it is leads the decision; None if none of the next few can have the job.
 
-    Without a `standing`, those with room for a first job come first, and the others only if there is none.
+    `best`: of the timed nodes. Without one, newcomers with room for a first job come first, then all.
     """
-    allowed, turn = context.allowed, table.newcomers.turn(job.model)
+
+    def may(node_id: NodeId) -> bool:
+        return best is None or _may_be_tried(job, table, node_id, best, now_s=context.now_s)
+
+    allowed, turn = context.allowed, table.newcomers.turn(job.model, may)
     nodes = frozenset(turn if allowed is None else allowed.nodes.intersection(turn))
-    if best is not None:
-        nodes = frozenset(node for node in nodes if _may_keep_up(job, table, node, best))
     if not nodes:
         return None
-    rejected = {} if allowed is None else allowed.rejected_by_field
-    next_few = AllowedNodes(nodes, rejected)
-    for least in (Standing.NEWCOMER, Standing.WAITING) if standing is None else (standing,):
+    next_few = AllowedNodes(nodes, {} if allowed is None else allowed.rejected_by_field)
+    for least in (Standing.NEWCOMER, Standing.WAITING):
         for among in (allowed, next_few):  # all nodes if they are few, so that an explanation names them
             at = replace(context, standing=least, allowed=among)
             decision = match(job, table, at, ranking=ranking, seed=seed)
@@ -83,11 +88,12 @@ def _in_turn(
     return None
 
 
-def _may_keep_up(job: MatchJob, table: NodeTable, node_id: NodeId, best: Candidate) -> bool:
-    """Whether a newcomer is, by its own word, not much later than the best of the timed nodes."""
+def _may_be_tried(job: MatchJob, table: NodeTable, node_id: NodeId, best: Candidate, *, now_s: float) -> bool:
+    """Whether a newcomer has room, and by its own word would not be much later than the best of the timed nodes."""
     row = table.get(node_id)
-    if row is None:
+    if row is None or row.own_active.get(job.model, 0) >= FIRST_JOBS_MAX:
         return False
     figures = row.positions[job.model].figures
     finish_s = row.rtt_s + figures.prefill_s(job.prompt_tokens) + job.output_tokens * figures.step_s
-    return finish_s <= TRIAL_SLOWER_MAX * best.predicted_finish_s + TRIAL_LATER_S
+    is_soon = finish_s <= TRIAL_SLOWER_MAX * best.predicted_finish_s + TRIAL_LATER_S
+    return is_soon and not table.is_shut(node_id, job.model, now_s=now_s)

@@ -95,6 +95,31 @@ def test_a_newcomer_counts_as_no_faster_than_the_median_of_the_timed_nodes() -> 
     assert best.predicted_finish_s >= 0.9 * 200 / SPEED.decode_tps
 
 
+def test_a_newcomer_that_failed_once_gets_another_turn_when_its_breaker_lets_it() -> None:
+    network = Network()
+    network.join(101)
+    network.table.note_failure(node_id(101), model=MODEL, now_s=network.now_s)
+    assert network.send() != node_id(101), "its breaker is open"
+    network.now_s += 10.0
+    assert node_id(101) in {network.send() for _ in range(5)}
+
+
+def test_a_crowd_of_failing_newcomers_keeps_no_honest_one_from_its_turn() -> None:
+    network = Network()
+    for number in range(200, 230):
+        network.join(number, LIAR)
+        for _ in range(3):
+            network.table.note_failure(node_id(number), model=MODEL, now_s=network.now_s)
+            network.now_s += 0.1
+    for number in range(200, 230):
+        network.table.note_failure(node_id(number), model=MODEL, now_s=network.now_s + 60.0)
+    network.now_s += 61.0
+    network.join(4)
+    for row in network.table:
+        network.table.set_rtt(row.id, 0.01, now_s=network.now_s)
+    assert node_id(4) in {network.send() for _ in range(3)}
+
+
 def test_an_honest_newcomer_is_timed_and_then_ranked_with_the_others() -> None:
     network = Network()
     network.join(4)
