@@ -69,6 +69,9 @@ class SimulationProgress:
 @click.option("--liars", type=FRACTION, default=0.0, help="Share of nodes that claim 5x their speed.")
 @click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer worthless text, 4x as fast.")
 @click.option("--flaky", type=FRACTION, default=0.0, help="Share of nodes that fail 20 % of their jobs.")
+@click.option(
+    "--hostile", type=FRACTION, default=0.0, help="Share of new nodes that claim 200x their speed, and harm their jobs."
+)
 @click.option("--policy", "policies", metavar="A,B,C", help="Which policies to run.  [default: all]")
 @click.option(
     "--seeds",
@@ -94,7 +97,7 @@ class SimulationProgress:
 )
 def simulate(
     *, nodes: int, rate: float, duration: float, gateways: int, heartbeat: float | None, mtbf: float | None,
-    liars: float, garbage: float, flaky: float, policies: str | None, seeds: int, trace: Path | None,
+    liars: float, garbage: float, flaky: float, hostile: float, policies: str | None, seeds: int, trace: Path | None,
     no_affinity: bool, prefix_ram: float, json_file: Path | None, plot: Path | None, compare_spot: bool,
 ) -> None:  # fmt: skip
     """Run the shipped matcher over simulated machines, next to other policies, an oracle and a bound.
@@ -107,8 +110,8 @@ def simulate(
     from sparewatt.sim.study import StudyConfig, study
     from sparewatt.sim.traffic import read_trace
 
-    if liars + garbage + flaky > 1.0:
-        raise click.UsageError("--liars, --garbage and --flaky are shares of the same nodes: together at most 1.")
+    if liars + garbage + flaky + hostile > 1.0:
+        raise click.UsageError("--liars, --garbage, --flaky and --hostile are shares of the same nodes: at most 1.")
     if rate * duration > JOBS_MAX:
         raise click.UsageError(f"--rate times --duration is at most {JOBS_MAX:,} requests.")
     if plot == STDOUT:
@@ -123,7 +126,9 @@ def simulate(
         heartbeat_s=heartbeat if heartbeat is not None else HealthRules().heartbeat_s,
         seeds=seeds,
         schedulers=_policies(policies),
-        faults=FaultRates(liars=liars, garbage=garbage, flaky=flaky, mtbf_s=mtbf if mtbf is not None else MTBF_S),
+        faults=FaultRates(
+            liars=liars, garbage=garbage, flaky=flaky, hostile=hostile, mtbf_s=mtbf if mtbf is not None else MTBF_S
+        ),
         affinity=not no_affinity,
         prefix_ram_gb=prefix_ram,
     )

@@ -38,6 +38,13 @@ def test_numbers_can_go_to_stdout_and_then_nothing_else_does(capsys: pytest.Capt
     assert not Path("-").exists()
 
 
+def test_a_hostile_fleet_still_answers(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    assert run(*SMALL, "--policy", "balanced", "--hostile", "0.3", "--json", str(file)) == 0
+    found = json.loads(file.read_text())
+    assert found["policies"]["balanced"]["failed"] <= found["oracle"]["failed"] + 0.1
+
+
 def test_garbage_is_counted_when_there_is_some(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     assert run(*SMALL, "--policy", "balanced", "--garbage", "0.5", "--json", str(file)) == 0

@@ -60,7 +60,7 @@ class FleetState:
         self.state = np.full((len(scenario.models), n), ABSENT)
         self.ready_at = np.zeros((len(scenario.models), n))
         self.cold = np.array([[site.cold_load_s(model) for site in scenario.sites] for model in scenario.models])
-        self.honest = np.array([not site.is_garbage for site in scenario.sites])
+        self.honest = np.array([not site.is_garbage and site.hostility is None for site in scenario.sites])
         self.failure_odds = np.array([site.fail_share / (1 - site.fail_share) for site in scenario.sites])
         self.in_flight = np.zeros(n)
         self.in_flight_backlog = np.zeros(n)
