@@ -231,6 +231,8 @@ def time_line(attempt: MatchAttempt, *, end_ms: float) -> str:
 def _print_verdict(explanation: Explanation) -> None:
     print()
     output.print_lines([_verdict(explanation)])
+    if explanation.is_trial:
+        print("The first candidate was new to the network: it was tried so that its speed could be timed.")
     if explanation.chosen is None and explanation.nearest_relaxations:
         print("What would help most:")
         output.print_lines(f"  - {relaxation}" for relaxation in explanation.nearest_relaxations)

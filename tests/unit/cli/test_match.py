@@ -56,6 +56,13 @@ def test_a_dry_run_shows_funnel_candidates_and_choice(network: FakeNetwork, run:
     assert f"Would go to berlin ({BERLIN})." in result.stdout
 
 
+def test_a_node_on_trial_is_said_to_be_one(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/match", explanation(is_trial=True))
+    assert "new to the network" in run("match", "org/small-model").stdout
+    network.on("POST /v1/match", explanation())
+    assert "new to the network" not in run("match", "org/small-model").stdout
+
+
 def test_money_and_its_weight_have_names_of_their_own(network: FakeNetwork, run: Run) -> None:
     ranked = [candidate(BERLIN, "berlin", 1.5, price=0.5, jitter=0.25, cold_load=0.75)]
     network.on("POST /v1/match", explanation(ranked=ranked))

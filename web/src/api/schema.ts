@@ -322,6 +322,7 @@ export interface DryRunExplanation {
   ranked: RankedNode[];
   chosen: string | null;
   nearest_relaxations: string[];
+  is_trial: boolean;
   match_id: null;
   dry_run: boolean;
   outcome: "none";
@@ -758,6 +759,7 @@ export interface MatchExplanation {
   ranked: RankedNode[];
   chosen: string | null;
   nearest_relaxations: string[];
+  is_trial: boolean;
   match_id: string;
   dry_run: boolean;
   created_at: number;

@@ -9,12 +9,19 @@ import { partLabel, partNames, rankCandidates, type Weights } from "./costParts"
 export function WhatIf({ match }: { match: MatchExplanation }) {
   const [weights, setWeights] = useState<Weights>({});
   const candidates = rankCandidates(match.ranked, weights);
-  const [first, winner] = [match.ranked[0], candidates[0]];
+  // A node on trial is first whatever it costs: then the cheapest is what the sliders are compared with.
+  const first = match.is_trial ? rankCandidates(match.ranked, {})[0] : match.ranked[0];
+  const winner = candidates[0];
   const parts = partNames(match.ranked).filter((part) => match.ranked.some((one) => one.parts[part]));
   const isChanged = Object.values(weights).some((weight) => weight !== 1);
   return (
     <div className="space-y-4">
       <CandidateBars candidates={candidates} chosen={match.attempts[0]?.node ?? match.chosen} weights={weights} />
+      {match.is_trial && (
+        <p className="small text-muted" data-testid="trial">
+          The chosen node was new to the network: it got this job so that its speed could be timed, not because it cost least.
+        </p>
+      )}
       <details className="card p-3">
         <summary>What if a part had counted more, or less?</summary>
         <p className="small mt-2 text-muted">

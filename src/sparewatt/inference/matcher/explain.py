@@ -73,6 +73,7 @@ def describe(decision: Decision, rows: Mapping[NodeId, NodeRow]) -> DecisionExpl
         ranked=describe_ranked(decision.ranked, decision.ranking, rows, model=decision.job.model),
         chosen=decision.best.node_id if decision.best else None,
         nearest_relaxations=[] if decision.ranked else _relaxations(decision),
+        is_trial=decision.is_turn,
     )
 
 

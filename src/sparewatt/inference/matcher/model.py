@@ -162,6 +162,8 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Nodes that the job's policy ruled out before the scan, by field."""
     cached_tokens: Mapping[NodeId, int] = {}
     """Tokens of the prompt that nodes have cached, where it counted."""
+    is_turn: bool = False
+    """Whether the first candidate leads because it is its turn to be timed, whatever it costs."""
 
     @property
     def best(self) -> Candidate | None:
@@ -201,7 +203,7 @@ class Decision(msgspec.Struct, frozen=True, eq=False, gc=False):
         width = len(self.ranked_rows) // self.ranked_count
         rows = [self.ranked_rows[at : at + width] for at in range(0, len(self.ranked_rows), width)]
         rows.sort(key=lambda row: self.node_ids[int(memoryview(row).cast("d")[0])] != node_id)
-        return msgspec.structs.replace(self, ranked_rows=b"".join(rows))
+        return msgspec.structs.replace(self, ranked_rows=b"".join(rows), is_turn=True)
 
     def __eq__(self, other: object) -> bool:
         """The same outcome; positions do not matter."""

@@ -117,6 +117,8 @@ class DecisionExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """The best candidate; of a past match the node of its last attempt."""
     nearest_relaxations: list[str]
     """Changes that would make a node eligible, the smallest first. Empty if one was eligible."""
+    is_trial: bool = False
+    """Whether the first candidate got the job because this network has not timed it yet, whatever it costs."""
 
 
 class ContinuationPoint(msgspec.Struct, frozen=True, kw_only=True):

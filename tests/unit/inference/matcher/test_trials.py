@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from sparewatt.core.ids import AccountId, MatchId, NodeId
+from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.formula import BALANCED, NEURALGRID
 from sparewatt.inference.matcher.model import AllowedNodes, Decision, Rejection
 from sparewatt.inference.matcher.newcomers import FIRST_JOBS_MAX, TIMED_JOBS, TRIAL_SHARE, TRIALS_AHEAD
@@ -199,6 +200,14 @@ def test_who_waits_to_be_timed_is_told_so() -> None:
     decision = network.match()
     assert [item.reason for item in decision.rejected] == [Rejection.NOT_TIMED]
     assert decision.rejected_by_reason == {Rejection.NOT_TIMED: 1}
+
+
+def test_an_explanation_says_that_it_was_a_newcomers_turn() -> None:
+    network = Network()
+    assert not describe(network.match(), {}).is_trial
+    network.join(101, LIAR)
+    told = describe(network.match(), {})
+    assert (told.is_trial, told.chosen) == (True, node_id(101))
 
 
 def test_the_published_formula_is_left_as_it_is() -> None:
