@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sparewatt.core.limits import REFUSALS_MAX
+from sparewatt.inference.matcher.newcomers import TRIALS_AHEAD
 from sparewatt.sim.scenario import FaultRates, Hostility
 from sparewatt.sim.study import (
     SCHEDULERS,
@@ -121,7 +122,7 @@ def hostile() -> StudyRun:
 def test_hostile_nodes_get_a_small_share_and_every_job_is_answered() -> None:
     run = hostile()
     harmed = sum(run.world.outcomes[way.value] for way in (Hostility.REFUSES, Hostility.SILENT, Hostility.STALLS))
-    assert 0 < harmed < 0.2 * run.world.outcomes["finished"]
+    assert 0 < harmed <= TRIALS_AHEAD * len(run.world.scenario.models)
     assert all(job.finished_s is not None for job in run.jobs)
 
 

@@ -223,9 +223,9 @@ class JobRun:
         if data:
             self._send(data)
         self._bill.settle(self._attempt)
-        self._learn_speed()
+        is_possible = self._learn_speed()
         self._close_attempt(Outcome.DONE, None)
-        self._succeed()
+        self._succeed(is_possible=is_possible)
 
     def on_cut(self) -> None:
         self._close_attempt(Outcome.DONE, "a stop text was complete")
@@ -444,13 +444,13 @@ class JobRun:
         is_refused = self.record.refusals >= REFUSALS_MAX
         return 0.0 if is_asked_again or is_refused else candidate.predicted_ttft_s
 
-    def _learn_speed(self) -> None:
-        """How many steps the answer took since its first token, by the gateway's clock."""
+    def _learn_speed(self) -> bool:
+        """How many steps the answer took, by the gateway's clock. Whether its node can have written it in that time."""
         attempt, reservation = self._attempt, self._reservation
         if attempt is None or reservation is None or attempt.was_throttled:
-            return
+            return True
         steps = attempt.tokens - 1 if reservation.is_streamed else attempt.tokens
-        self._table.note_answer(reservation, steps=steps, now_s=self._clock.now_s())
+        return self._table.note_answer(reservation, steps=steps, now_s=self._clock.now_s())
 
     def _begin_output(self, content_type: str) -> None:
         """Before the first output of this attempt is forwarded: note it, and start the reply if it is the first."""
@@ -567,9 +567,11 @@ class JobRun:
             return False
         return True
 
-    def _succeed(self) -> None:
+    def _succeed(self, *, is_possible: bool = True) -> None:
         record = self.record.attempts[-1]
-        if record.outcome is Outcome.DONE:
+        if not is_possible:
+            self._note_failure(record.node_id)
+        elif record.outcome is Outcome.DONE:
             tokens = record.tokens + record.carried_tokens
             self._table.note_success(record.node_id, model=self.job.match.model, output_tokens=tokens or None)
         self._close_bill(Outcome.DONE)  # before `finish`: the reply's headers report what was used

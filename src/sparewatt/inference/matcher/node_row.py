@@ -36,6 +36,12 @@ REFERENCE_TOKENS, REFERENCE_STEPS = 1000.0, 200.0
 """The job by which speeds are compared and remembered."""
 SLOWER_BELIEVED = 2.0 / 3.0
 """A node that says it has become slower than this share of its speed is believed at once: its word costs it jobs."""
+STEPS_AT_ONCE_MAX = 4.0
+"""Tokens that a step may write. An answer that came faster was not written by this model on this card."""
+STEPS_JUDGED_MIN = 16
+"""A shorter answer may come in one piece, from whoever had it buffered."""
+FASTEST_CARD = 8e12
+"""Bytes per second: the fastest memory of the data sheets."""
 CARDS_MAX = 16
 """Cards that can work on one step together."""
 TERA, FEWER_BITS = 1e12, 2.0
@@ -98,6 +104,12 @@ class ModelFigures(NamedTuple):
     """What one token of context adds to a decode step."""
     faster_max: float
     """How many times faster than measured it can be, by its card's memory bandwidth."""
+    fastest_step_s: float = 0.0
+    """What no card beats, or its own if that is known."""
+
+    def can_write(self, steps: float, within_s: float) -> bool:
+        """Whether so many steps are possible in this time; several tokens a step are, as with speculative decoding."""
+        return steps < STEPS_JUDGED_MIN or within_s * STEPS_AT_ONCE_MAX >= steps * self.fastest_step_s
 
     def prefill_s(self, tokens: float, cached: float = 0.0) -> float:
         """Seconds to read a prompt on an idle node, of which some tokens are cached."""
@@ -176,6 +188,10 @@ class ColumnPosition:
         self.writing = Lessons.restored(factor=timing.step_s / step_s, count=timing.writes, amount=REFERENCE_STEPS)
         self.timed_jobs = timing.jobs
         self.known = self.figures
+
+    def forget(self) -> None:
+        """It was caught: what was timed of it is worth nothing."""
+        self.reading, self.writing, self.timed_jobs = Lessons(), Lessons(), 0
 
     def replace_figures(self, figures: ModelFigures) -> None:
         """The node says something else of its speed. What was learned stays, but for a word that it is much slower."""
@@ -438,6 +454,7 @@ def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
         bandwidth=bandwidth,
         token_s=model.kv_bytes_per_token / bandwidth if bandwidth > 0 else 0.0,
         faster_max=min(FASTER_MAX, max(1.0, step_s / fastest_step_s)) if fastest_step_s else FASTER_MAX,
+        fastest_step_s=fastest_step_s or read_share(model.id) * model.weights_bytes / (FASTEST_CARD * CARDS_MAX),
     )
 
 

@@ -381,29 +381,32 @@ class NodeTable:
         breaker = row.breakers.get(model) if row is not None else None
         return breaker is not None and now_s < breaker.shut_until_s
 
-    def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> None:
+    def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> bool:
         """An answer is whole: how many steps it took since its first token. Call it before the release.
+
+        Returns whether the node can have written it in that time: else it is no success, and the node a newcomer again.
 
         Of an answer in one piece no first token is seen: then its prompt is taken to have been read as fast as usual.
         """
         row = self._rows[reservation.node_id]
         position = row.positions.get(reservation.model)
         if position is None:
-            return
+            return True
+        if not position.figures.can_write(steps, now_s - reservation.made_at_s):
+            position.forget()
+            self._note_standing(row, position)
+            return False
         if steps >= STEPS_MIN and (reservation.steps_before or not reservation.is_streamed):
             self._count_steps(row, now_s)
             allowed = position.steps - reservation.steps_before
             if not reservation.is_streamed:
                 read_s = reservation.figures_s * position.reading_factor
                 allowed = max(0.0, allowed - read_s / step_s_of(row, position, row.own_jobs - 1))
-            position.writing.add(
-                observed=allowed,
-                predicted=steps,
-                faster_max=position.figures.faster_max,
-                least=position.writing_least,
-            )
+            faster_max, least = position.figures.faster_max, position.writing_least
+            position.writing.add(observed=allowed, predicted=steps, faster_max=faster_max, least=least)
         self._count_timed(row, position)
         self._mark(row)
+        return True
 
     def _count_timed(self, row: NodeRow, position: ColumnPosition) -> None:
         position.timed_jobs += 1
@@ -416,12 +419,9 @@ class NodeTable:
 
     def _update_typical(self, model: str) -> None:
         """The median over some of the timed nodes of a model; newcomers count as no faster."""
-        columns = self._columns[model]
-        found = []
-        for node_id in columns.nodes[:: max(1, len(columns) // TYPICAL_SAMPLE)]:
-            position = self._rows[node_id].positions[model]
-            if position.is_timed:
-                found.append(position.timing())
+        nodes = self._columns[model].nodes
+        some = (self._rows[node_id].positions[model] for node_id in nodes[:: max(1, len(nodes) // TYPICAL_SAMPLE)])
+        found = [position.timing() for position in some if position.is_timed]
         if found:
             self._typical[model] = median(item.read_s for item in found), median(item.step_s for item in found)
             for node_id in self.newcomers.nodes(model):  # the others are limited when they next report

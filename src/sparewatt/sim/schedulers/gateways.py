@@ -186,8 +186,10 @@ class SimGateways:
             self._prefixes[job.gateway].forget(name)  # most failures are dead machines, which lose their cache
             table.note_failure(name, model=reservation.model, now_s=now_s)
         elif end is AttemptEnd.DONE:
-            table.note_success(name, model=reservation.model, output_tokens=job.output_tokens)
-            table.note_answer(reservation, steps=job.output_tokens, now_s=now_s)
+            if table.note_answer(reservation, steps=job.output_tokens, now_s=now_s):
+                table.note_success(name, model=reservation.model, output_tokens=job.output_tokens)
+            else:
+                table.note_failure(name, model=reservation.model, now_s=now_s)
         table.release(reservation, now_s=now_s)
         if report is not None:
             self._receive_report(job.gateway, int(name, 16), report)

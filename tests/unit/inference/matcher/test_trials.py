@@ -295,3 +295,35 @@ def test_a_node_that_always_says_that_it_must_load_is_timed_all_the_same() -> No
     row = network.table.get(node_id(1))
     assert row is not None
     assert row.positions[MODEL].reading.factor > 20
+
+
+# faster than its card allows
+
+
+def test_a_node_that_writes_faster_than_its_card_is_a_newcomer_again() -> None:
+    """8 GiB of weights on an RTX 4090: 117 tokens a second at the most, and some more with speculative decoding."""
+    network = taught(takes_s=4.0 * 25 / 12.5)
+    held = network.table.reserve(node_id(1), a_job(), now_s=network.now_s)
+    network.now_s += 0.1
+    network.table.note_first_token(held, now_s=network.now_s)
+    assert not network.table.note_answer(held, steps=200, now_s=network.now_s)
+    assert network.table.newcomers.count(MODEL) == 1
+    assert network.table.timings_of(node_id(1)) == {}
+
+
+@pytest.mark.parametrize(
+    ("steps", "took_s", "is_possible"), [(200, 1.8, True), (200, 0.3, False), (16, 0.001, False), (15, 0.0, True)]
+)
+def test_what_a_card_can_write(steps: int, took_s: float, is_possible: bool) -> None:  # noqa: FBT001 (a parameter)
+    row = taught().table.get(node_id(1))
+    assert row is not None
+    assert row.positions[MODEL].figures.can_write(steps, took_s) is is_possible
+
+
+def test_where_the_card_is_not_known_the_fastest_there_is_counts() -> None:
+    network = Network(honest=0)
+    network.join(1, some_specs(gpu="a card of my own", gpu_count=1))
+    row = network.table.get(node_id(1))
+    assert row is not None
+    assert row.positions[MODEL].figures.can_write(200, 0.05)
+    assert not row.positions[MODEL].figures.can_write(200, 0.0001)
