@@ -9,6 +9,7 @@ import math
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, KeyId, MatchId, ModelId, NodeId
+from sparewatt.core.lessons import ENOUGH
 from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S, REFUSALS_MAX
 from sparewatt.core.rng import seeded
 from sparewatt.inference.admission.model import AdmissionRequest
@@ -202,5 +203,6 @@ def _restore_timings(table: NodeTable, node_id: NodeId) -> None:
     """The network was there before the simulation began: it has timed the node, and found what the node says."""
     row = table.get(node_id)
     if row is not None:
-        timings = {model: position.timing()._replace(jobs=TIMED_JOBS) for model, position in row.positions.items()}
+        known = {"reads": ENOUGH, "writes": ENOUGH, "jobs": TIMED_JOBS}
+        timings = {model: position.timing()._replace(**known) for model, position in row.positions.items()}
         table.restore_timings(node_id, timings)
