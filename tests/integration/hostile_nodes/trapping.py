@@ -232,9 +232,9 @@ async def rejoining(attack: Attack) -> None:
         await asyncio.sleep(0.1)
 
 
-TRAP_SHARE_MAX = 0.7
-"""Of others' requests that may end at a node that answers at once, for nothing, and with nonsense: it is as fast as it
-was timed, and one of four. What its answers are worth is not looked at."""
+TRAP_SHARE_MAX = 1.0
+"""Of others' requests that may end at a node that answers at once, for nothing, and with nonsense. It is as fast as it
+was timed, and its model so small that any card could be: only a check of answers could find it."""
 
 
 def _trap(name: str, lie: str, answer: object, **more: object) -> Behaviour:

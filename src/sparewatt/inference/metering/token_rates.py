@@ -27,6 +27,8 @@ OWNERS_MIN = 3
 """Of fewer votes a single liar could be the median."""
 EVIDENCE_ANSWERS_MIN, EVIDENCE_TOKENS_MIN = 16, 150
 """What an owner has to have served before its vote counts."""
+MARKED_SHARE_MAX = 0.05
+"""Of its answers: an owner caught more often has no vote, or one liar after the other would become the median."""
 ANSWERS_REMEMBERED = 1_000
 """An answer's weight falls by this part with each that follows."""
 PRIOR_SPREAD = 0.5
@@ -92,7 +94,18 @@ class PaidTokens(NamedTuple):
 class OwnerRates:
     """One owner's vote on one model, and its allowance."""
 
-    __slots__ = ("_gram", "_moments", "_prior", "_ridge", "_unsolved", "allowance", "answers", "rates", "tokens")
+    __slots__ = (
+        "_gram",
+        "_moments",
+        "_prior",
+        "_ridge",
+        "_unsolved",
+        "allowance",
+        "answers",
+        "marks",
+        "rates",
+        "tokens",
+    )
 
     def __init__(self, prior: Vector) -> None:
         self._prior = prior
@@ -103,11 +116,14 @@ class OwnerRates:
         self.rates = prior
         self.allowance = ALLOWANCE_TOKENS
         self.answers = 0
+        self.marks = 0.0
+        """Claims that were far too high; they fade as answers do."""
         self.tokens = 0.0
 
     @property
     def has_vote(self) -> bool:
-        return self.answers >= EVIDENCE_ANSWERS_MIN and self.tokens >= EVIDENCE_TOKENS_MIN
+        has_served = self.answers >= EVIDENCE_ANSWERS_MIN and self.tokens >= EVIDENCE_TOKENS_MIN
+        return has_served and self.marks <= MARKED_SHARE_MAX * min(self.answers, ANSWERS_REMEMBERED)
 
     def learn(self, units: Vector, claimed: float) -> bool:
         """Add one claim, which is as uncertain as it is long. Returns whether the vote has changed."""
@@ -134,7 +150,9 @@ class OwnerRates:
         """Pay a claim as far as text and allowance go."""
         due = expected.tokens * (1.0 + expected.tolerance)
         allowed = due + self.allowance
+        self.marks *= _DECAY
         if claimed > allowed * FAR_FACTOR + FAR_TOKENS:
+            self.marks += 1.0
             return PaidTokens(min(claimed, int(expected.typical + 0.5)), is_marked=True)
         paid = min(claimed, int(allowed))
         self.allowance = min(allowed - paid, ALLOWANCE_TOKENS_MAX)
@@ -166,6 +184,14 @@ class ModelRates:
     def learn(self, owner: AccountId, units: Vector, claimed: int) -> None:
         if self.owner(owner).learn(units, claimed):
             self._votes = None
+
+    def pay(self, owner: AccountId, units: Vector, claimed: int) -> PaidTokens:
+        voter = self.owner(owner)
+        had_vote = voter.has_vote
+        paid = voter.pay(claimed, self.expect(units))
+        if voter.has_vote is not had_vote:
+            self._votes = None
+        return paid
 
     def expect(self, units: Vector) -> Expectation:
         prior = float(self.prior @ units)
@@ -209,7 +235,7 @@ class TokenRates:
         self._models.move_to_end((model, side))
         if owner not in rates.owners:
             self._make_room()
-        paid = rates.owner(owner).pay(claimed, rates.expect(vector))
+        paid = rates.pay(owner, vector, claimed)
         if is_whole:
             rates.learn(owner, vector, claimed)
         return paid

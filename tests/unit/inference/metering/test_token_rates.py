@@ -178,3 +178,27 @@ def test_what_is_remembered_is_bounded() -> None:
     assert sum(len(known.owners) for known in rates._models.values()) <= OWNERS_MAX
     assert len(rates._models) <= OWNERS_MAX
     assert (MODEL, Side.COMPLETION) not in rates._models
+
+
+def test_one_liar_after_the_other_does_not_become_the_median() -> None:
+    """The cheapest lie of somebody with many accounts: each is caught, and none of them has a vote."""
+    rates = TokenRates()
+    for owner in ("ann", "ben", "cem"):
+        serve(rates, owner, 64)
+    for number in range(12):
+        ratio, marked = serve(rates, f"liar {number}", 40, factor=6.0)
+        assert ratio < 1.1
+        assert marked > 30
+    assert serve(rates, "ann", 64, seed=1) == (pytest.approx(1.0, abs=0.01), 0)
+
+
+def test_who_was_caught_and_mends_his_ways_votes_again() -> None:
+    owner = OwnerRates(PRIORS[Side.COMPLETION])
+    expected = Expectation(100.0, 0.08, is_learned=True)
+    owner.answers, owner.tokens = 100, 10_000.0
+    for _ in range(20):
+        owner.pay(1000, expected)
+    assert not owner.has_vote
+    for _ in range(3000):
+        owner.pay(100, expected)
+    assert owner.has_vote
