@@ -137,8 +137,9 @@ async def play_mixed(attacked: AttackedNetwork, mix: Mix) -> None:
     async with running(attacked, MIXED) as runner:
         runner.restarts = False
         began_s = time.monotonic()
-        lanes = [(model, [each for each in CHOSEN if not each.is_alone]) for model in attacked.models]
-        lanes.append((attacked.models[-1], [each for each in CHOSEN if each.is_alone]))
+        *others, own = attacked.models
+        lanes = [(model, [each for each in CHOSEN if not each.is_alone]) for model in others]
+        lanes.append((own, [each for each in CHOSEN if each.is_alone]))  # whose clients would meet another's nonsense
         async with asyncio.TaskGroup() as tasks:
             steady = tasks.create_task(memory_after(attacked, MIXED_S * SETTLING))
             for model, behaviours in (lane for lane in lanes if lane[1]):
@@ -204,7 +205,7 @@ can be read, and the gateway grows by less than {BOUNDS.memory_bytes_max / 1e6:.
 
 ## All of them at once
 
-For {mix.seconds / 60:.0f} minutes hostile nodes came and went on {len(BEHAVIOURS)} behaviours, chosen by chance, nine
+For {mix.seconds / 60:.0f} minutes hostile nodes came and went on {len(BEHAVIOURS)} behaviours, chosen by chance, eight
 at a time, beside hostile clients (tests/soak/attacks.py) and honest traffic.
 
 | what | measured | wanted |
