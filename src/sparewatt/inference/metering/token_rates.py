@@ -36,7 +36,7 @@ PRIOR_SPREAD = 0.5
 SOLVED_EVERY_ANSWERS = 16
 SURE_ANSWERS_MIN, LEARNED_EVERY_ANSWERS = 256, 4
 """After so many answers of an owner, one of four is learned from."""
-TOLERANCE, TOLERANCE_MAX = 0.06, 0.08
+TOLERANCE, TOLERANCE_MAX = 0.08, 0.1
 """What an owner may claim beyond the median of all, and the most that it may where owners differ among themselves: the
 median deviation is added. At 3 % an honest server whose answers were the oddest of four lost 2 % of its pay."""
 PRIOR_TOLERANCE = 0.1
@@ -44,7 +44,7 @@ PRIOR_GENEROSITY = 1.3
 """How far the prior lies above what common tokenizers take: a liar is paid without it."""
 FLOOR_OF_PRIOR, CEILING_OF_PRIOR = 0.1, 1.5
 """What the median may come to: no tokenizer in use is so thrifty, or so wasteful."""
-ALLOWANCE_TOKENS, ALLOWANCE_TOKENS_MAX = 4.0, 4_096.0
+ALLOWANCE_TOKENS, ALLOWANCE_TOKENS_MAX = 8.0, 4_096.0
 """Of an owner at first, and at most. It only shifts pay from one answer to another."""
 FAR_FACTOR, FAR_TOKENS = 1.1, 8
 """A claim within this of what is allowed is cut without a mark: a last token without text, a stop text."""
