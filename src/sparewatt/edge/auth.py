@@ -177,16 +177,7 @@ def cookie_name(settings: EdgeSettings) -> str:
 
 
 def set_cookie(reply: web.Response, token: str, settings: EdgeSettings) -> None:
-    """Out of reach of scripts (HttpOnly) and of other sites (SameSite)."""
-    reply.set_cookie(
-        cookie_name(settings),
-        token,
-        max_age=int(SESSION_LIFE_S),
-        path="/",
-        httponly=True,
-        secure=_is_secure(settings),
-        samesite="Strict",
-    )
+    _set_cookie(reply, cookie_name(settings), token, settings, life_s=SESSION_LIFE_S)
 
 
 def device_cookie_name(settings: EdgeSettings) -> str:
@@ -195,15 +186,13 @@ def device_cookie_name(settings: EdgeSettings) -> str:
 
 def set_device_cookie(reply: web.Response, token: str, settings: EdgeSettings) -> None:
     """It tells this browser from strangers who guess passwords; it stays when the session ends, and opens nothing."""
-    reply.set_cookie(
-        device_cookie_name(settings),
-        token,
-        max_age=int(DEVICE_COOKIE_LIFE_S),
-        path="/",
-        httponly=True,
-        secure=_is_secure(settings),
-        samesite="Strict",
-    )
+    _set_cookie(reply, device_cookie_name(settings), token, settings, life_s=DEVICE_COOKIE_LIFE_S)
+
+
+def _set_cookie(reply: web.Response, name: str, token: str, settings: EdgeSettings, *, life_s: float) -> None:
+    """Out of reach of scripts (HttpOnly) and of other sites (SameSite)."""
+    secure = _is_secure(settings)
+    reply.set_cookie(name, token, max_age=int(life_s), path="/", httponly=True, secure=secure, samesite="Strict")
 
 
 def clear_cookie(reply: web.Response, settings: EdgeSettings) -> None:
