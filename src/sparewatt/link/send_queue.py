@@ -28,7 +28,7 @@ class SendQueue:
         self._frames: deque[bytes] = deque()
         self._queued_bytes = 0
         self._socket: Socket | None = None
-        self._on_stuck: Callable[[LinkLost], None] = lambda _error: None
+        self._on_stuck: Callable[[LinkLost], None] = _ignore
         self._on_empty: Callable[[], None] | None = None
         self._is_due = False
         self._is_closed = False
@@ -68,6 +68,7 @@ class SendQueue:
         """The link is over: discard everything."""
         self._is_closed = True
         self._socket = None
+        self._on_stuck = _ignore  # the link's own method: no cycle must keep what is over
         self._on_empty = None
         self._clear()
         self._stop_send_timer()
@@ -112,8 +113,9 @@ class SendQueue:
 
     def _give_up(self) -> None:
         if self._socket is not None:
+            on_stuck = self._on_stuck
             self.drop()
-            self._on_stuck(LinkLost("the other end stopped reading"))
+            on_stuck(LinkLost("the other end stopped reading"))
 
     def _clear(self) -> None:
         self._frames.clear()
@@ -132,3 +134,7 @@ class SendQueue:
             batch.append(self._frames.popleft())
         self._queued_bytes -= size
         return b"".join(batch)
+
+
+def _ignore(_error: LinkLost) -> None:
+    """Nobody has to be told."""

@@ -10,6 +10,7 @@ import abc
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from typing import Protocol
 
 from sparewatt.core.errors import LinkError, LinkFlooded, LinkLost, ProtocolViolation
@@ -97,7 +98,7 @@ class Socket(abc.ABC):
         """The next message. Raises LinkLost or ProtocolViolation when there will be none."""
         while not self._early:
             if self._end is not None:
-                raise self._end
+                raise copy(self._end)
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
@@ -174,14 +175,23 @@ class Socket(abc.ABC):
         self._wake()
 
     def _finish(self, error: LinkError, *, notify: bool = True) -> None:
-        self._end = error
+        """Leaves no reference cycle, so that what came and went is freed at once, however many sockets do.
+
+        Hence a copy of the error: the traceback of one that was raised leads to this socket.
+        """
+        self._end = copy(error)
+        self._receive = _ignore
         listener, self._listener = self._listener, None
         if not notify:
             self._early.clear()
         self._wake()
         if listener is not None and notify:
-            listener.on_lost(error)
+            listener.on_lost(self._end)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _ignore(_message: bytes) -> None:
+    """What comes after the end."""

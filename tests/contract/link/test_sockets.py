@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -190,3 +193,38 @@ async def test_a_listener_attached_after_the_end_gets_on_lost_at_once(pair: Pair
     assert await receive_in_time(near) == b"welcome"
     await until(lambda: near.is_over)
     assert [type(error) for error in RecordingListener(near).ends] == [LinkLost]
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_collector")
+@pytest.mark.parametrize("ends_by", ["violation", "close", "abort"])
+async def test_an_ended_socket_frees_its_listener_without_the_garbage_collector(pair: Pair, ends_by: str) -> None:
+    """Nodes come and go by the thousand, and the collector hardly ever looks at what has lived for seconds."""
+    near, far = pair
+
+    def refuse(message: bytes) -> None:
+        raise ProtocolViolation("nonsense")
+
+    listener = RecordingListener(far, on_message=refuse)
+    freed = weakref.ref(listener)
+    {"violation": lambda: near.send(b"a"), "close": near.close, "abort": near.abort}[ends_by]()
+    await until(lambda: far.is_over)
+    del listener
+    await until(lambda: freed() is None)
+
+
+async def test_the_error_of_the_end_leads_to_no_frame(pair: Pair) -> None:
+    near, far = pair
+    near.close()
+    await until(lambda: far.is_over)
+    for _ in range(2):
+        with pytest.raises(LinkLost) as raised:
+            await receive_in_time(far)
+        assert raised.value is not far._end
+    assert far._end is not None and far._end.__traceback__ is None
