@@ -227,4 +227,5 @@ async def test_the_error_of_the_end_leads_to_no_frame(pair: Pair) -> None:
         with pytest.raises(LinkLost) as raised:
             await receive_in_time(far)
         assert raised.value is not far._end
-    assert far._end is not None and far._end.__traceback__ is None
+    assert far._end is not None
+    assert far._end.__traceback__ is None
