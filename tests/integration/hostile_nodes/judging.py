@@ -11,10 +11,6 @@ from tests.integration.hostile_nodes.clients import Asked
 FIRST = 10
 """Requests in which a network may still learn of a behaviour."""
 TOKENS_PER_PRICE = 1_000_000
-PAY_SLACK_TOKENS = 8
-"""Counts that differ by less over a whole behaviour are the same: a chat template, a last token without text."""
-JOB_SLACK_TOKENS = 2
-"""Of each job: no count of a text that somebody else's tokenizer has split is surer than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +117,8 @@ class Findings:
 
 def pay_ratio(found: Sequence[Findings]) -> float:
     """What liars earned together, as a multiple of what honest nodes are paid for the same text."""
-    slack = sum(PAY_SLACK_TOKENS + JOB_SLACK_TOKENS * len(each.paid_requests()) for each in found if each.earned)
     paid = sum(each.paid_tokens for each in found)
-    return max(0.0, paid - slack) / max(1.0, sum(each.honest_tokens for each in found))
+    return paid / max(1.0, sum(each.honest_tokens for each in found))
 
 
 def _worth(prompt_tokens: int, completion_tokens: int) -> float:

@@ -7,7 +7,7 @@ than three owners the prior holds.
 
 A single text may need more than its like: so each owner has an allowance, which grows with what its texts should
 take and pays for what they take beyond that. In sum nobody is paid more than the median and a few percent. A claim that
-is far above both is cut to the median and marked.
+is far above both is marked, and cut to less than the median.
 """
 
 from __future__ import annotations
@@ -44,10 +44,13 @@ PRIOR_GENEROSITY = 1.3
 """How far the prior lies above what common tokenizers take: a liar is paid without it."""
 FLOOR_OF_PRIOR, CEILING_OF_PRIOR = 0.1, 1.5
 """What the median may come to: no tokenizer in use is so thrifty, or so wasteful."""
-ALLOWANCE_TOKENS, ALLOWANCE_TOKENS_MAX = 8.0, 4_096.0
-"""Of an owner at first, and at most. It only shifts pay from one answer to another."""
-FAR_FACTOR, FAR_TOKENS = 1.1, 8
+ALLOWANCE_TOKENS_MAX = 4_096.0
+"""Of an owner; nothing at first. It only shifts pay from one answer to another."""
+FAR_FACTOR, FAR_TOKENS = 1.1, 12
 """A claim within this of what is allowed is cut without a mark: a last token without text, a stop text."""
+CAUGHT_SHARE = 0.8
+"""Of what a text should take, for whoever claims far more: the estimate for a text of a few words may be a token too
+high, and a lie must not gain by it."""
 OWNERS_PER_MODEL_MAX, OWNERS_MAX = 256, 2_048
 """What is remembered: some 5 KB for each owner of nodes of a model. Who served least recently is forgotten."""
 
@@ -77,12 +80,10 @@ class Expectation(NamedTuple):
 
     tokens: float
     tolerance: float
-    is_learned: bool
-
-    @property
-    def typical(self) -> float:
-        """What common tokenizers take for it."""
-        return self.tokens if self.is_learned else self.tokens / PRIOR_GENEROSITY
+    typical: float
+    """What common tokenizers take for it."""
+    text: float
+    """What of that is surely its text, and no marks around it that no client can read."""
 
 
 class PaidTokens(NamedTuple):
@@ -114,7 +115,7 @@ class OwnerRates:
         self._moments = np.zeros(_SIZE)
         self._unsolved = 0
         self.rates = prior
-        self.allowance = ALLOWANCE_TOKENS
+        self.allowance = 0.0
         self.answers = 0
         self.marks = 0.0
         """Claims that were far too high; they fade as answers do."""
@@ -153,7 +154,7 @@ class OwnerRates:
         self.marks *= _DECAY
         if claimed > allowed * FAR_FACTOR + FAR_TOKENS:
             self.marks += 1.0
-            return PaidTokens(min(claimed, int(expected.typical + 0.5)), is_marked=True)
+            return PaidTokens(min(claimed, int(CAUGHT_SHARE * expected.text)), is_marked=True)
         paid = min(claimed, int(allowed))
         self.allowance = min(allowed - paid, ALLOWANCE_TOKENS_MAX)
         return PaidTokens(paid, is_marked=False)
@@ -200,12 +201,14 @@ class ModelRates:
             rows = [owner.rates for owner in self.owners.values() if owner.has_vote]
             votes = self._votes = np.array(rows).reshape(len(rows), _SIZE)
         if len(votes) < OWNERS_MIN:
-            return Expectation(prior, PRIOR_TOLERANCE, is_learned=False)
+            typical, marks = prior / PRIOR_GENEROSITY, float(self.prior[0]) / PRIOR_GENEROSITY
+            return Expectation(prior, PRIOR_TOLERANCE, typical, text=typical - marks)
         said = (votes @ units).tolist()
         median = _lower_median(said)
         spread = _lower_median([abs(each - median) for each in said]) / max(median, 1.0)
         tokens = min(max(median, FLOOR_OF_PRIOR * prior), CEILING_OF_PRIOR * prior)
-        return Expectation(tokens, min(TOLERANCE + spread, TOLERANCE_MAX), is_learned=True)
+        text = _lower_median((votes[:, 1:] @ units[1:]).tolist())
+        return Expectation(tokens, min(TOLERANCE + spread, TOLERANCE_MAX), typical=tokens, text=min(text, tokens))
 
 
 def _lower_median(values: Sequence[float]) -> float:

@@ -14,6 +14,7 @@ from sparewatt.core.money import token_cost
 from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, DeliveryCount, Outcome
 from sparewatt.inference.dispatch.reply import StreamReply, WholeReply
 from sparewatt.inference.metering.service import Payer, RunningTab
+from sparewatt.inference.metering.token_rates import CAUGHT_SHARE
 from sparewatt.inference.prompt import PromptSize, chat_units
 from sparewatt.inference.text_units import CompletionUnits
 from tests.unit.inference.metering.test_service import Till, order
@@ -151,7 +152,7 @@ async def test_a_short_prompt_that_is_claimed_to_be_long_is_cut_and_marked(till:
     await taught(till)
     found = await answered(till, LIAR, [*words(), usage(ANSWER_TOKENS, read=240)])
     assert found.delivered.is_marked
-    assert found.delivered.paid_prompt_tokens == PROMPT_TOKENS
+    assert found.delivered.paid_prompt_tokens == int(CAUGHT_SHARE * PROMPT_TOKENS)
     assert found.paid == ANSWER_TOKENS
 
 
@@ -208,7 +209,7 @@ async def test_a_whole_answer_is_cut_and_told_like_a_stream(till: Till) -> None:
     found.told = told.pop("usage")
     await found.close()
     assert told == {"choices": [{"index": 0, "message": {"content": ANSWER}}]}
-    assert ANSWER_TOKENS - 1 <= found.paid <= ANSWER_TOKENS + 1
+    assert 0 < found.paid <= CAUGHT_SHARE * ANSWER_TOKENS
 
 
 async def test_what_a_client_was_told_does_not_change_when_other_answers_come(till: Till) -> None:

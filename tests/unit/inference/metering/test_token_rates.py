@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparewatt.core.ids import AccountId
 from sparewatt.inference.metering import token_rates
 from sparewatt.inference.metering.token_rates import (
-    ALLOWANCE_TOKENS,
+    CAUGHT_SHARE,
     EVIDENCE_ANSWERS_MIN,
     OWNERS_MAX,
     OWNERS_PER_MODEL_MAX,
@@ -106,8 +106,10 @@ def test_those_who_claim_too_little_do_not_ruin_the_others() -> None:
 
 def test_with_fewer_than_three_owners_the_prior_holds() -> None:
     rates = learned(owners=2)
-    assert not rates.expect(MODEL, CompletionUnits(units_of("Yes."))).is_learned
-    assert learned().expect(MODEL, CompletionUnits(units_of("Yes."))).is_learned
+    text = CompletionUnits(units_of("Yes."))
+    prior = float(PRIORS[Side.COMPLETION] @ text.vector())
+    assert rates.expect(MODEL, text).tokens == prior
+    assert learned().expect(MODEL, text).tokens != prior
     assert serve(rates, "acc_0", 200)[1] == 0
     ratio, marked = serve(rates, "acc_liar", 200, 10.0)
     assert ratio < 1.5
@@ -118,7 +120,8 @@ def test_many_nodes_of_one_owner_have_one_vote() -> None:
     rates = ModelRates(Side.COMPLETION)
     for _ in range(200):
         rates.learn(AccountId("acc_many"), CompletionUnits(units_of("a b c d e")).vector(), 40)
-    assert not rates.expect(CompletionUnits(units_of("a b c d e")).vector()).is_learned
+    text = CompletionUnits(units_of("a b c d e")).vector()
+    assert rates.expect(text).tokens == float(PRIORS[Side.COMPLETION] @ text)
 
 
 def test_an_owner_votes_once_it_has_served_enough() -> None:
@@ -130,23 +133,19 @@ def test_an_owner_votes_once_it_has_served_enough() -> None:
 
 
 def test_what_one_answer_needs_more_comes_from_what_others_needed_less() -> None:
-    owner, expected = OwnerRates(PRIORS[Side.COMPLETION]), Expectation(100.0, 0.0, is_learned=True)
+    owner, expected = OwnerRates(PRIORS[Side.COMPLETION]), Expectation(100.0, 0.0, 100.0, 100.0)
     owner.pay(60, expected)
-    assert owner.allowance == ALLOWANCE_TOKENS + 40
+    assert owner.allowance == 40
     assert owner.pay(140, expected) == (140, False)
-    assert owner.pay(112, expected) == (100 + ALLOWANCE_TOKENS, False)
     assert owner.pay(112, expected) == (100, False)
-    assert owner.pay(200, expected) == (100, True)
+    assert owner.pay(200, expected) == (100 * CAUGHT_SHARE, True)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5_000), st.floats(0, 1_000)), max_size=40), st.booleans())
-def test_in_sum_nobody_is_paid_more_than_what_text_takes_and_the_first_allowance(
-    answers: list[tuple[int, float]],
-    is_learned: bool,  # noqa: FBT001
-) -> None:
-    owner, due, paid = OwnerRates(PRIORS[Side.COMPLETION]), ALLOWANCE_TOKENS, 0
+@given(st.lists(st.tuples(st.integers(0, 5_000), st.floats(0, 1_000)), max_size=40))
+def test_in_sum_nobody_is_paid_more_than_what_text_takes(answers: list[tuple[int, float]]) -> None:
+    owner, due, paid = OwnerRates(PRIORS[Side.COMPLETION]), 0.0, 0
     for claimed, tokens in answers:
-        found = owner.pay(claimed, Expectation(tokens, 0.05, is_learned))
+        found = owner.pay(claimed, Expectation(tokens, 0.05, tokens, tokens))
         assert 0 <= found.tokens <= claimed
         due, paid = due + tokens * 1.05, paid + found.tokens
     assert paid <= due + 1e-6 * len(answers)
@@ -160,7 +159,7 @@ def test_a_short_prompt_that_is_claimed_to_be_long_is_cut_and_marked() -> None:
             rates.pay(MODEL, AccountId(owner), prompt, 10, is_whole=True)
     found = rates.pay(MODEL, AccountId("acc_liar"), prompt, 80, is_whole=True)
     assert found.is_marked
-    assert found.tokens == pytest.approx(10, abs=1)
+    assert found.tokens == pytest.approx(10 * CAUGHT_SHARE, abs=1)
     assert rates.pay(MODEL, AccountId("acc_a"), prompt, 10, is_whole=True) == (10, False)
 
 
@@ -196,7 +195,7 @@ def test_one_liar_after_the_other_does_not_become_the_median() -> None:
 
 def test_who_was_caught_and_mends_his_ways_votes_again() -> None:
     owner = OwnerRates(PRIORS[Side.COMPLETION])
-    expected = Expectation(100.0, 0.08, is_learned=True)
+    expected = Expectation(100.0, 0.08, 100.0, 100.0)
     owner.answers, owner.tokens = 100, 10_000.0
     for _ in range(20):
         owner.pay(1000, expected)
@@ -204,3 +203,10 @@ def test_who_was_caught_and_mends_his_ways_votes_again() -> None:
     for _ in range(3000):
         owner.pay(100, expected)
     assert owner.has_vote
+
+
+def test_before_anything_is_known_a_lie_about_two_words_gains_nothing() -> None:
+    """The prior has room for marks around a text; for a short one that would be most of the pay."""
+    rates, text = TokenRates(), CompletionUnits(units_of("Yes."))
+    for _ in range(10):
+        assert rates.pay(MODEL, AccountId("acc_liar"), text, 4_000, is_whole=True) <= (2, True)
