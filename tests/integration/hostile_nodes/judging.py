@@ -11,6 +11,8 @@ from tests.integration.hostile_nodes.clients import Asked
 FIRST = 10
 """Requests in which a network may still learn of a behaviour."""
 TOKENS_PER_PRICE = 1_000_000
+TAKEN_OVER_TOKENS = 16
+"""Over a whole behaviour: a job that the liar took over has a longer prompt than the client's, with the text so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,8 @@ class Findings:
 def pay_ratio(found: Sequence[Findings]) -> float:
     """What liars earned together, as a multiple of what honest nodes are paid for the same text."""
     paid = sum(each.paid_tokens for each in found)
-    return paid / max(1.0, sum(each.honest_tokens for each in found))
+    slack = TAKEN_OVER_TOKENS * sum(bool(each.earned) for each in found)
+    return max(0.0, paid - slack) / max(1.0, sum(each.honest_tokens for each in found))
 
 
 def _worth(prompt_tokens: int, completion_tokens: int) -> float:
