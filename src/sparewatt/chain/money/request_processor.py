@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from sparewatt.accounts.custody import Custody
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import ContractCall, hex_of
 from sparewatt.chain.money.settlement_contract import call_view, claim_call, settlement_token
 from sparewatt.core.errors import ChainReverted, InvalidField
 from sparewatt.core.log import Logger
 from sparewatt.core.money import Nano, format_usd
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import ContractCall, hex_of
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
 from sparewatt.protocol.contracts.meta_transactions import Deposit, Permit
 from sparewatt.protocol.signing import Domain, SigningKey
