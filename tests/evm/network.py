@@ -56,6 +56,7 @@ class Network:
     escrow: Contract
     tasks: Contract
     orders: Contract
+    moves: Contract
     dispute: Contract
     book: Contract
     settlement: Contract
@@ -141,14 +142,16 @@ def bare_network(*, token: str = "token") -> Network:
     tasks = deploy("task_manager", stakes.address, registry.address, ATTEMPT_S, SPACING_S)
     sisters = [contract.address for contract in (registry, stakes, escrow, tasks)]
     orders = deploy("deployment_order", *sisters, coin.address)
+    moves = deploy("lease_moves", orders.address)
     parts = [stakes.address, registry.address, orders.address, tasks.address]
     dispute = deploy("dispute", *parts)
     book = deploy("dispute_book", coin.address, *parts, BOOK_S, BOOK_BOND)
     settlement = deploy("settlement", coin.address, stakes.address, OPERATOR, EXIT_S)
-    network = Network(coin, registry, stakes, escrow, tasks, orders, dispute, book, settlement)
+    network = Network(coin, registry, stakes, escrow, tasks, orders, moves, dispute, book, settlement)
     stakes.wire(orders.address, [dispute.address, book.address], who=DEPLOYER)
     escrow.wire(orders.address, who=DEPLOYER)
     tasks.wire(orders.address, who=DEPLOYER)
+    orders.wire(moves.address, who=DEPLOYER)
     return network
 
 
