@@ -177,7 +177,12 @@ def a_life() -> list[ChainEvent]:
         validator(OTHER_OPERATOR, OTHER_VOTE_KEY, "https://w.example"),
         an_event(
             "stake_registry.StakeMoved",
-            **{"operator": OPERATOR, "stake": 0, "pending": 9, "pending_since": 7, "unbonding": 0, "ready_at": 0},
+            operator=OPERATOR,
+            stake=0,
+            pending=9,
+            pending_since=7,
+            unbonding=0,
+            ready_at=0,
         ),
         weighed(VOTE_KEY, version=1, weight=9, total=9),
         weighed(OTHER_VOTE_KEY, version=2, weight=4, total=13, operator=OTHER_OPERATOR),

@@ -102,7 +102,7 @@ def test_a_rollback_to_a_block_ahead_changes_nothing() -> None:
 def test_events_that_are_not_next_are_refused(events: list[ChainEvent], to_block: int) -> None:
     view = ChainView(depth=DEPTH)
     view.advance(in_blocks([lookup()], first=2), to_block=2)
-    with pytest.raises(ValueError, match="behind|follow"):
+    with pytest.raises(ValueError, match=r"behind|follow"):
         view.advance(events, to_block=to_block)
 
 

@@ -320,7 +320,12 @@ def test_old_versions_are_forgotten_and_history_indices_stay_those_of_the_contra
 def test_a_validator_has_its_url_its_stake_and_its_penalties() -> None:
     moved = an_event(
         "stake_registry.StakeMoved",
-        **{"operator": OPERATOR, "stake": 9, "pending": 2, "pending_since": 7, "unbonding": 1, "ready_at": 8},
+        operator=OPERATOR,
+        stake=9,
+        pending=2,
+        pending_since=7,
+        unbonding=1,
+        ready_at=8,
     )
     slashed = an_event("stake_registry.Slashed", operator=OPERATOR, vote_key=VOTE_KEY, amount=3)
     before, after = folded(*TWO_VALIDATORS, moved), folded(*TWO_VALIDATORS, moved, slashed)
