@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from json import JSONDecodeError
 
 import aiohttp
 from eth_abi.abi import decode as abi_decode
@@ -28,6 +29,9 @@ _ERROR = bytes.fromhex("08c379a0")
 """The selector of Error(string), which `assert …, "reason"` returns."""
 _PANIC = bytes.fromhex("4e487b71")
 _PANICS = {0x01: "assertion failed", 0x11: "number out of range", 0x12: "division by zero", 0x32: "index out of range"}
+
+_NO_REPLY = (aiohttp.ClientError, TimeoutError, OSError, JSONDecodeError, TooManyRequests, BadResponseFormat)
+"""Nothing, or something that is no reply: a proxy's page, say."""
 
 
 def read_reason(data: bytes) -> str:
@@ -66,7 +70,7 @@ def translate_chain_errors() -> Iterator[None]:
         raise  # replies rather than errors: the client turns them into None
     except Web3RPCError as error:
         raise ChainRefused(f"The chain's node refused this: {_node_message(error)}.") from None
-    except (aiohttp.ClientError, TimeoutError, OSError, TooManyRequests, BadResponseFormat) as error:
+    except _NO_REPLY as error:
         raise ChainUnavailable(
             f"The chain does not answer ({type(error).__name__}). 'sparewatt chain status' tells more.",
             retry_after_s=RETRY_AFTER_S,

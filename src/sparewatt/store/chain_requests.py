@@ -5,8 +5,10 @@ A step of a request and its rows of the outbox are written in one transaction.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -16,6 +18,7 @@ from sparewatt.store.chain import OutboxState
 from sparewatt.store.connection_pool import Store, sql
 from sparewatt.store.request_params import ChainRequestKind, RequestParams, decode_params, encode_params
 
+CHANNEL = "chain_requests"
 OPEN_REQUESTS_MAX = 20
 """Of one account; each takes seconds, and more is a loop."""
 
@@ -78,6 +81,10 @@ class ChainRequestStore(Store):
         params = encode_params(new.kind, new.params)
         values = (new.id, new.kind.value, new.account_id, new.address, new.micro, params)
         return await self._pool.value("ask_of_chain", *values, OPEN_REQUESTS_MAX) is not None
+
+    def inserted(self) -> AbstractAsyncContextManager[asyncio.Event]:
+        """An event that each new request sets, whichever process inserts it."""
+        return self._pool.listening(CHANNEL)
 
     async def find(self, request_id: str) -> ChainRequestRow | None:
         return await self._pool.row_as(_request_row, "find_chain_request", request_id)
