@@ -27,6 +27,7 @@ from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.node_timings import NodeTimingStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.power import PowerStore
+from sparewatt.store.providers import ProviderStore
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import StatementStore
 
@@ -106,6 +107,7 @@ class Database:
         self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
         self.power = PowerStore(pool)
+        self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
         self.statements = StatementStore(pool)
 
