@@ -114,7 +114,7 @@ def make_settlement_worker(
     store, contract, handler = database.chain, contracts[SETTLEMENT], SettlementEventHandler(database, clock)
     deposited = [f"{SETTLEMENT}.Deposited"]
     paid_out = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
-    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money)
+    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
     handlers = {
         **deposit_handlers(context, PayoutService(database.payouts, clock=clock)),
         **lease_handlers(context),

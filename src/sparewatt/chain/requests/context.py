@@ -15,6 +15,7 @@ from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, call_view, settlement_token
 from sparewatt.chain.requests.handler import NamedCall
+from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.ledger.payouts import NANO_PER_MICRO
@@ -37,6 +38,7 @@ class RequestContext:
     custody: Callable[[], Custody | None]
     """Called when a key is needed: a gateway that starts at the same time makes the secret."""
     test_money: bool
+    clock: Clock
 
     async def view(self, contract: Contract, function: str, *args: object) -> Any:
         return await call_view(self.client, contract, function, *args)
