@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from sparewatt.chain.model import GasFees, TransactionReceipt
+from sparewatt.evm.model import GasFees, TransactionReceipt
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.store.chain import OutboxRow, OutboxState
 

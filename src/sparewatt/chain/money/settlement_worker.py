@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from sparewatt.accounts.custody import Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.follower import EventDelivery, business_id
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.root_poster import RootPoster
 from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, SETTLEMENT
 from sparewatt.chain.requests.context import RequestContext
@@ -22,6 +20,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.limits import TRANSFER_NANO_MAX
 from sparewatt.core.log import Logger
 from sparewatt.core.money import Nano
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import hex_of
 from sparewatt.ledger.credits import deposit_transfer
 from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, ConfirmedDeposit
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.requests.handler import CallBatch, RequestHandler
 from sparewatt.core.errors import ChainReverted, InvalidField
 from sparewatt.core.log import Logger
+from sparewatt.evm.model import hex_of
 from sparewatt.store.chain import ChainStore, OutboxState
 from sparewatt.store.chain_requests import (
     ChainRequestRow,

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.requests.context import RequestContext
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.core.errors import InvalidField
+from sparewatt.evm.contract_abi import Contract
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.contracts.meta_transactions import DepositBond, Register, SetStatus, UnbondBond, Withdraw
 from sparewatt.protocol.signing import SigningKey
