@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+
+import msgspec
 
 from sparewatt.accounts.custody import Custody
 from sparewatt.core.errors import (
@@ -22,9 +23,10 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.money import Nano, format_usd
+from sparewatt.evm.contract_abi import Contract, shipped_abis
 from sparewatt.leasing.claims import claims_of
 from sparewatt.leasing.node_keys import NodeKeyRequests
-from sparewatt.leasing.registration import registration_data
+from sparewatt.ledger.chain_request_client import ChainRequestClient, is_finished
 from sparewatt.protocol.link.frames import NodeKeyRequest
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.chain import ChainIndexRow
@@ -41,25 +43,15 @@ _TAKEN_PART = frozenset(
 _HIS_OWN = "Its key is in your wallet, not with this network: send this from there."
 
 
-class ChainRequests(Protocol):
-    async def submit(self, new: NewChainRequest) -> tuple[bool, ChainRequestRow]:
-        """Whether it is new, and the stored request of its id. Raises RateLimited or InsufficientCredits."""
-        ...
-
-    async def wait(self, request_id: str, *, until: Callable[[ChainRequestRow], bool]) -> ChainRequestRow:
-        """Raises ChainUnavailable after a while; the request goes on."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Provider:
+class ProviderView:
     row: ProviderRow
     state: ProviderState
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderChange:
-    provider: Provider
+    provider: ProviderView
     """Afterwards."""
     request: ChainRequestRow | None
     """None if there was nothing to do."""
@@ -78,7 +70,7 @@ class WalletTransaction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderService:
     database: Database
-    requests: ChainRequests
+    requests: ChainRequestClient
     node_keys: NodeKeyRequests
     custody: Custody
     specs_of: Callable[[NodeId], NodeSpecs | None]
@@ -86,12 +78,12 @@ class ProviderService:
 
     # reads
 
-    async def list_of(self, account_id: AccountId) -> Sequence[Provider]:
+    async def list_of(self, account_id: AccountId) -> Sequence[ProviderView]:
         rows = await self.database.providers.list_of(account_id)
         states = await self.database.providers.states([row.address for row in rows])
-        return [Provider(row, states[row.address]) for row in rows]
+        return [ProviderView(row, states[row.address]) for row in rows]
 
-    async def find(self, account_id: AccountId | None, wanted: str) -> Provider:
+    async def find(self, account_id: AccountId | None, wanted: str) -> ProviderView:
         """By its own address or its node's; with an account, only one of that account. Raises ProviderNotFound."""
         providers, address = self.database.providers, wanted.lower()
         row = await providers.find_by_address(address) or await providers.find_by_node(NodeId(address))
@@ -99,8 +91,8 @@ class ProviderService:
             raise ProviderNotFound(f"You have no provider {wanted[:60]!r}. 'sparewatt providers list' shows yours.")
         return await self._read(row)
 
-    async def _read(self, row: ProviderRow) -> Provider:
-        return Provider(row, (await self.database.providers.states([row.address]))[row.address])
+    async def _read(self, row: ProviderRow) -> ProviderView:
+        return ProviderView(row, (await self.database.providers.states([row.address]))[row.address])
 
     # registering
 
@@ -143,8 +135,10 @@ class ProviderService:
         if found is not None and (await self._read(found)).state.status is not ProviderStatus.UNREGISTERED:
             raise UnprocessableContent(f"This node serves the provider {found.address}, and a node serves one for ever.")
         signature = await self.node_keys.ask(node_id, _key_request(index, wallet.lower()))
-        data = registration_data(claims_of(specs), node_key=node_id, signature=signature)
-        return WalletTransaction(index.chain_id, index.contracts[REGISTRY], data)
+        registry = Contract(REGISTRY, index.contracts[REGISTRY], shipped_abis()[REGISTRY].abi)
+        claims = (*msgspec.structs.astuple(claims_of(specs)), bytes(32))
+        call = registry.encode_call("register", claims, node_id, signature)
+        return WalletTransaction(index.chain_id, call.to, call.data)
 
     async def _check_node(self, account_id: AccountId, node_id: NodeId) -> NodeSpecs:
         """What the account's own node reports. Raises NotOwner or LeasesOff."""
@@ -157,7 +151,7 @@ class ProviderService:
             )
         return specs
 
-    async def _ensure(self, account_id: AccountId, node_id: NodeId) -> Provider:
+    async def _ensure(self, account_id: AccountId, node_id: NodeId) -> ProviderView:
         """The node's provider, whose key is made if it has none."""
         providers = self.database.providers
         if await providers.find_by_node(node_id) is None:
@@ -228,7 +222,8 @@ class ProviderService:
         is_same = new.kind is ChainRequestKind.REGISTER or (stored.micro, stored.params) == (new.micro, new.params)
         if not is_same:
             raise IdReused("This id was used before, for something else, so nothing was done.", param="id")
-        done = await self.requests.wait(new.id, until=is_settled)
+        hint = "It goes on by itself; 'sparewatt providers show' tells how far it is."
+        done = await self.requests.wait(new.id, hint=hint, until=is_settled)
         if done.state is ChainRequestState.FAILED:
             raise UnprocessableContent(f"Nothing was done: {done.reason}")
         return ProviderChange(await self._read(row), done, is_new=is_new)
@@ -236,8 +231,7 @@ class ProviderService:
 
 def is_settled(row: ChainRequestRow) -> bool:
     """Whether the chain has decided. An unbonding has then begun; its later steps take as long as the network asks."""
-    is_begun = row.kind is ChainRequestKind.UNBOND and row.step > 0
-    return is_begun or row.state in {ChainRequestState.DONE, ChainRequestState.FAILED}
+    return is_finished(row) or (row.kind is ChainRequestKind.UNBOND and row.step > 0)
 
 
 def _key_request(index: ChainIndexRow, provider: str) -> NodeKeyRequest:
