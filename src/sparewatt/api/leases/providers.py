@@ -58,13 +58,13 @@ class ProviderEndpoints:
         account_id = None if principal.is_operator else principal.account_id
         return self._describe(await self.providers.find(account_id, self._wanted(request)))
 
-    @endpoint("POST /v1/providers", access="admin", body=RegisterBody, status=201, other_statuses=(200,))
+    @endpoint("POST /v1/providers", access="node", body=RegisterBody, status=201, other_statuses=(200,))
     async def register_provider(self, request: web.Request, principal: Principal) -> Reply[ProviderChanged]:
         """Register a node of yours as a provider, under an address whose key the network keeps for you."""
         body = await read_json(request, RegisterBody)
         return self._reply(await self.providers.register(principal.account_id, find_node(self.nodes, body.node).id))
 
-    @endpoint("POST /v1/providers/wallet", access="admin", body=WalletBody)
+    @endpoint("POST /v1/providers/wallet", access="node", body=WalletBody)
     async def make_wallet_transaction(self, request: web.Request, principal: Principal) -> WalletTransactionReply:
         """Make the transaction by which your own wallet registers a node of yours. Nothing is sent or stored."""
         body = await read_json(request, WalletBody)
@@ -90,7 +90,7 @@ class ProviderEndpoints:
         wanted, account_id = self._wanted(request), principal.account_id
         return self._reply(await self.providers.unbond(account_id, wanted, nano, reference=reference))
 
-    @endpoint("POST /v1/providers/{provider}/status", access="admin", body=StatusBody, status=201, other_statuses=(200,))
+    @endpoint("POST /v1/providers/{provider}/status", access="node", body=StatusBody, status=201, other_statuses=(200,))
     async def set_status(self, request: web.Request, principal: Principal) -> Reply[ProviderChanged]:
         """Take leases, pause for maintenance, or leave the market."""
         body = await read_json(request, StatusBody)
