@@ -127,7 +127,7 @@ def _place(
         bond: uint256 = chosen[i].price_uusd  # an hour of pay
         if staticcall sisters.registry.is_active(provider) and staticcall sisters.stakes.free_bond(provider) >= bond:
             self._give(lease_id, lease, provider, chosen[i].price_uusd, i)
-            extcall sisters.stakes.lock(provider, bond)
+            extcall sisters.stakes.lock(provider, bond, bond)
             return True
         log CandidateSkipped(order_id=lease_id, provider=provider)
     return False
