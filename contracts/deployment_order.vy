@@ -42,7 +42,7 @@ implements: ILeases
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
     sisters.registry, sisters.stakes, sisters.escrow, sisters.tasks,
-    order_book.order_count, order_book.order_of, order_reads.open_order, order_reads.order_facts,
+    order_book.order_count, order_book.order_of, order_reads.open_order, order_reads.opened_at, order_reads.order_facts,
     lease_book.lease_of, lease_book.update_seq, lease_book.update_digest,
     lease_actions.confirm_start, lease_actions.confirm_start_with_signature,
     lease_updates.propose_update, lease_updates.propose_update_with_signature,

@@ -45,3 +45,16 @@ def order_facts(order_id: bytes32) -> IOrders.OrderFacts:
         opened_at=order.opened_at,
         max_price_uusd=lease_book._load(order_id).max_rate_uusd,
     )
+
+
+@external
+@view
+def opened_at(order_id: bytes32, attempt: uint256) -> uint256:
+    """
+    @notice When an attempt of an order was opened.
+    @param order_id The order.
+    @param attempt The number of the auction of this order, from 0.
+    @return Unix seconds; 0 if there is no such attempt.
+    """
+    order: order_book.Order = order_book._load(order_id)
+    return order.opened_at if attempt == order.attempt else 0
