@@ -26,7 +26,7 @@ def open_order(order_id: bytes32) -> IOrders.OpenOrder:
         policy_hash=order.policy_hash,
         stake_version=order.stake_version,
         snapshot_epoch=order.snapshot_epoch,
-        opened_at=order.opened_at,
+        opened_at=order_book.opened_at[order_id][order.attempt],
     )
 
 
@@ -42,19 +42,6 @@ def order_facts(order_id: bytes32) -> IOrders.OrderFacts:
     return IOrders.OrderFacts(
         renter=order.renter,
         attempt=order.attempt,
-        opened_at=order.opened_at,
+        opened_at=order_book.opened_at[order_id][order.attempt],
         max_price_uusd=lease_book._load(order_id).max_rate_uusd,
     )
-
-
-@external
-@view
-def opened_at(order_id: bytes32, attempt: uint256) -> uint256:
-    """
-    @notice When an attempt of an order was opened.
-    @param order_id The order.
-    @param attempt The number of the auction of this order, from 0.
-    @return Unix seconds; 0 if there is no such attempt.
-    """
-    order: order_book.Order = order_book._load(order_id)
-    return order.opened_at if attempt == order.attempt else 0
