@@ -14,10 +14,10 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import BlockNotFound, TransactionNotFound
 from web3.types import FilterParams, RPCEndpoint, TxParams
 
-from sparewatt.chain.model import BlockHeader, ChainIdentity, ContractCall, GasFees, RawLog, TransactionReceipt, hex_of
 from sparewatt.chain.reverts import translate_chain_errors
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable
 from sparewatt.core.limits import CHAIN_CALL_S
+from sparewatt.evm.model import BlockHeader, ChainIdentity, ContractCall, GasFees, RawLog, TransactionReceipt, hex_of
 
 _T = TypeVar("_T")
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
 from sparewatt.chain.rules import (
     OutboxAction,
     TransactionStatus,
@@ -28,10 +27,12 @@ from sparewatt.chain.rules import (
     waiting_s,
 )
 from sparewatt.chain.senders import STUCK_S
-from sparewatt.chain.signer import TransactionSigner, signed_gas_limit
+from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.errors import ChainRefused, ChainReverted, InvalidField
 from sparewatt.core.limits import KIB
 from sparewatt.core.log import Logger
+from sparewatt.evm.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
+from sparewatt.evm.transactions import signed_gas_limit
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.store.chain import ChainStore, OutboxRow, OutboxState
 

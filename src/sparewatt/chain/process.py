@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, get_record, shipped_contracts
+from sparewatt.chain.contracts import get_record, shipped_contracts
 from sparewatt.chain.deployment import shipped_deployment
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
@@ -22,6 +22,7 @@ from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, StoreUnavailable
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.evm.contract_abi import Contracts
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database

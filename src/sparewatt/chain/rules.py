@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from sparewatt.chain.model import GasFees, TransactionReceipt
+from sparewatt.evm.model import GasFees, TransactionReceipt
 from sparewatt.store.chain import OutboxRow, OutboxState
 
 RAISE_AFTER_S = 60.0

@@ -93,6 +93,10 @@ class ChainRequestStore(Store):
         """Requests of this kind that the account made in the last `seconds`."""
         return int(await self._pool.value("count_chain_requests_since", account, kind.value, seconds))
 
+    async def count_finished(self, address: str, kind: ChainRequestKind) -> int:
+        """Requests of this kind whose calls the address signs, and that have ended."""
+        return int(await self._pool.value("count_finished_chain_requests", address, kind.value))
+
     async def list_asked(self, *, limit: int) -> list[ChainRequestRow]:
         """Those that are due: the oldest of each address that has none in flight."""
         return await self._pool.rows_as(_request_row, "chain_requests_asked", limit)

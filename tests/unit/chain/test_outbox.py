@@ -11,10 +11,10 @@ from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
 from sparewatt.chain.outbox import OutboxSender
 from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.errors import ChainReverted, ChainUnavailable
+from sparewatt.evm.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain import ChainStore, OutboxRow, OutboxState

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.chain.model import GasFees, TransactionReceipt
 from sparewatt.chain.rules import (
     RAISE_AFTER_S,
     VERSIONS_MAX,
@@ -15,6 +14,7 @@ from sparewatt.chain.rules import (
     bumped_fees,
     next_outbox_action,
 )
+from sparewatt.evm.model import GasFees, TransactionReceipt
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.store.chain import OutboxRow, OutboxState
 

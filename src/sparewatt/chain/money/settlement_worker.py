@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from sparewatt.accounts.custody import Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.follower import EventDelivery, business_id
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.root_poster import RootPoster
 from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, SETTLEMENT
 from sparewatt.chain.requests.context import RequestContext
@@ -23,6 +21,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.limits import TRANSFER_NANO_MAX
 from sparewatt.core.log import Logger
 from sparewatt.core.money import Nano
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import hex_of
 from sparewatt.ledger.credits import deposit_transfer
 from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, ConfirmedDeposit
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
@@ -117,7 +117,7 @@ def make_settlement_worker(
     store, contract, handler = database.chain, contracts[SETTLEMENT], SettlementEventHandler(database, clock)
     deposited = [f"{SETTLEMENT}.Deposited"]
     paid_out = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
-    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money)
+    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
     handlers = {
         **deposit_handlers(context, PayoutService(database.payouts, clock=clock)),
         **lease_handlers(context),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.requests.handler import CallBatch, RequestHandler
 from sparewatt.chain.senders import SenderPool, choose_sender, with_calls
 from sparewatt.core.errors import ChainReverted, InvalidField
 from sparewatt.core.log import Logger
+from sparewatt.evm.model import hex_of
 from sparewatt.store.chain import ChainStore, OutboxState
 from sparewatt.store.chain_requests import (
     ChainRequestRow,

@@ -15,6 +15,9 @@ FROM chain_requests WHERE id = $1
 SELECT count(*) FROM chain_requests
 WHERE account_id = $1 AND kind = $2 AND asked_at > now() - make_interval(secs => $3)
 
+-- name: count_finished_chain_requests
+SELECT count(*) FROM chain_requests WHERE address = $1 AND kind = $2 AND state IN ('done', 'failed')
+
 -- name: chain_requests_asked
 -- One per address at a time: the nonces in its signatures follow those of the request before.
 SELECT id, kind, account_id, address, micro, params, state, step, more_steps, reason, tx, result FROM (
