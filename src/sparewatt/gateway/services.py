@@ -27,6 +27,7 @@ from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackR
 from sparewatt.cluster.shared_idempotency import SharedIdempotency
 from sparewatt.core.clock import Clock
 from sparewatt.core.drain import DrainState
+from sparewatt.core.errors import StartupError
 from sparewatt.core.health import HealthState
 from sparewatt.core.ids import AccountId, NodeId, new_id
 from sparewatt.core.rng import Rng
@@ -50,12 +51,14 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
+from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService
 from sparewatt.link.gateway_end import NodeLink
+from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
 from sparewatt.store.database import Database
 from sparewatt.telemetry.explanations import Explanations
 from sparewatt.telemetry.feed.live_feed import LiveFeed
@@ -326,7 +329,7 @@ async def assemble(
     services = Services(
         settings=settings,
         database=database,
-        table=NodeTable(),
+        table=NodeTable(zones=NodeZones(gateway_zone=_zone_of(settings.region))),
         accounting=accounting,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
@@ -341,6 +344,17 @@ async def assemble(
     await services.aliases.reload()
     await services.load_known_nodes()
     return services
+
+
+def _zone_of(region: str | None) -> int:
+    """The zone of this gateway, 0 if the operator does not say. Raises StartupError for a word that names none."""
+    zone = zone_of_region(region) if region else UNKNOWN_ZONE
+    if region and zone == UNKNOWN_ZONE:
+        raise StartupError(
+            f"The setting 'region' of the gateway names no one zone: {region[:60]!r}. Give a country or a part of one, "
+            "such as DE or us-west."
+        )
+    return zone
 
 
 def _peer_credits(client: PeerClient, peers: Peers) -> PeerCredits:
