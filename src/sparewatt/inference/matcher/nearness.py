@@ -1,8 +1,9 @@
 """Counts `near`: the distance from a node's zone to the place that a request wants to be near to is part of its cost.
 
-It is added to the network's part, in seconds, and so has that part's weight. Within a zone it is the same for all, so
-the nodes of each zone are ranked by the formula as it is, and the best of the zones are merged. What is predicted of
-the answer stays what it is: the distance says where a node is, not how long this gateway waits for it.
+It is added to the network's part, in seconds, with that part's weight and, as what a request sorts by, with emphasis:
+otherwise the jitter of a long answer would hide it. Within a zone it is the same for all, so the nodes of each zone are
+ranked by the formula as it is, and the best of the zones are merged. What is predicted of the answer stays what it is:
+the distance says where a node is, not how long this gateway waits for it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparewatt.inference.matcher.columns import NodeColumns, Positions
-from sparewatt.inference.matcher.formula import PARTS, SUMMARY, hash_fraction
+from sparewatt.inference.matcher.formula import EMPHASIS, PARTS, SUMMARY, hash_fraction
 from sparewatt.inference.matcher.model import REJECTED_WIDTH, REJECTIONS_KEPT
 from sparewatt.inference.matcher.scan import MatchQuery, ScanFunction, ScanResult, lowest_costs, pack_ranked
 from sparewatt.policy.zones import distances_from
@@ -67,7 +68,7 @@ class NearbyRank:
     def _with_distance(self, query: MatchQuery, zone: int, result: ScanResult) -> NDArray[np.float64]:
         distance_s = distances_from(self.near)[zone] / 1000.0
         costs = result.costs.copy()
-        costs[:, 0] += query.weights[_NETWORK] * distance_s
+        costs[:, 0] += query.weights[_NETWORK] * EMPHASIS * distance_s
         costs[:, len(SUMMARY) + _NETWORK] += distance_s
         return costs
 

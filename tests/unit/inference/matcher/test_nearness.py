@@ -7,7 +7,7 @@ import pytest
 from sparewatt.core.ids import NodeId
 from sparewatt.inference.matcher import kernel
 from sparewatt.inference.matcher import match as matching
-from sparewatt.inference.matcher.formula import BALANCED, NEURALGRID, PARTS, Preference, Ranking
+from sparewatt.inference.matcher.formula import BALANCED, EMPHASIS, NEURALGRID, PARTS, Preference, Ranking
 from sparewatt.inference.matcher.match import match
 from sparewatt.inference.matcher.model import AllowedNodes, Candidate, Decision, MatchJob, Rejection
 from sparewatt.inference.matcher.node_zones import NodeZones
@@ -50,7 +50,7 @@ def test_the_distance_in_seconds_is_added_to_the_networks_part_and_to_nothing_el
     for number, zone in enumerate(("europe-west", "us-east", "japan-korea"), start=1):
         before, after = plain[node_id(number)], near[node_id(number)]
         distance_s = distances_from("DE")[ZONE_ID[zone]] / 1000
-        assert after.cost - before.cost == pytest.approx(distance_s)
+        assert after.cost - before.cost == pytest.approx(EMPHASIS * distance_s)
         assert after.parts[NETWORK] - before.parts[NETWORK] == pytest.approx(distance_s)
         assert after.parts[NETWORK + 1 :] == before.parts[NETWORK + 1 :]
         assert (after.predicted_ttft_s, after.price_nano) == (before.predicted_ttft_s, before.price_nano)
@@ -61,7 +61,7 @@ def test_a_queue_does_not_swallow_the_distance() -> None:
     for number in (1, 2):
         table.set_load(node_id(number), NodeLoad(foreign=1, foreign_backlog_s=5.0), now_s=NOW_S)
     plain, near = by_node(decide(table, None)), by_node(decide(table, "DE"))
-    assert near[node_id(2)].cost - plain[node_id(2)].cost == pytest.approx(0.22)
+    assert near[node_id(2)].cost - plain[node_id(2)].cost == pytest.approx(EMPHASIS * 0.22)
 
 
 @pytest.mark.parametrize("near", ["DE", "US", "JP", "AFRICA", "LATAM"])
@@ -121,7 +121,7 @@ def test_a_holder_of_the_prompt_pays_the_distance_as_well() -> None:
     table.set_specs(node_id(2), some_specs(keeping, region="JP"))
     held = {node_id(2): 400}
     plain, near = by_node(decide(table, None, prefix_tokens=held)), by_node(decide(table, "DE", prefix_tokens=held))
-    assert near[node_id(2)].cost - plain[node_id(2)].cost == pytest.approx(0.22)
+    assert near[node_id(2)].cost - plain[node_id(2)].cost == pytest.approx(EMPHASIS * 0.22)
 
 
 def test_a_shortlist_is_completed_by_nodes_that_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
