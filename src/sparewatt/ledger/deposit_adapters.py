@@ -16,9 +16,10 @@ from sparewatt.core.errors import ChainUnavailable, InvalidField, RateLimited, U
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.payouts import NANO_PER_MICRO
-from sparewatt.store.chain_requests import ChainRequestKind, ChainRequestRow, ChainRequestState, NewChainRequest
+from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, NewChainRequest
 from sparewatt.store.database import Database
 from sparewatt.store.payouts import ClaimablePayoutRow
+from sparewatt.store.request_params import ChainRequestKind, ClaimParams
 
 TEST_ADAPTER = "test"
 CHAIN_ADAPTER = "chain"
@@ -64,7 +65,7 @@ def deposit_request(account_id: AccountId, *, address: str, reference: str, nano
 def claim_request(account_id: AccountId, row: ClaimablePayoutRow) -> NewChainRequest:
     """Its id names the sum that the address will have claimed in all: a second claim of it is the same request."""
     request_id, micro = f"claim:{row.address}:{row.earned_micro}", row.earned_micro - row.claimed_micro
-    return NewChainRequest(request_id, ChainRequestKind.CLAIM, account_id, row.address, micro, row.epoch)
+    return NewChainRequest(request_id, ChainRequestKind.CLAIM, account_id, row.address, micro, ClaimParams(row.epoch))
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,11 @@ class ChainStore(Store):
         values = (*position, up_to_block, contracts, events, limit)
         return await self._pool.rows_as(_chain_event, "chain_events_after", *values)
 
+    async def events_of(self, tx_hashes: Sequence[bytes], *, names: Sequence[str]) -> list[ChainEvent]:
+        """The events of these transactions, in the chain's order. `names` are written `contract.event`."""
+        contracts, _, events = zip(*(name.partition(".") for name in names), strict=True)
+        return await self._pool.rows_as(_chain_event, "chain_events_of", list(tx_hashes), contracts, events)
+
     async def move_reader(self, reader: str, *, seen: EventPosition, to: EventPosition) -> None:
         await self._pool.execute("move_chain_reader", reader, *seen, *to)
 

@@ -26,7 +26,9 @@ from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.node_timings import NodeTimingStore
 from sparewatt.store.payouts import PayoutStore
+from sparewatt.store.pockets import CreditHoldStore, PocketStore
 from sparewatt.store.power import PowerStore
+from sparewatt.store.providers import ProviderStore
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import StatementStore
 
@@ -105,7 +107,10 @@ class Database:
         self.node_timings = NodeTimingStore(pool)
         self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
+        self.pockets = PocketStore(pool, self.ledger)
+        self.credit_holds = CreditHoldStore(pool)
         self.power = PowerStore(pool)
+        self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
         self.statements = StatementStore(pool)
 

@@ -154,7 +154,7 @@ def batch_of(row: PayoutBatchRow) -> PayoutBatch:
 def claim_of(row: ChainRequestRow) -> PayoutClaim:
     return PayoutClaim(
         address=row.address,
-        epoch=row.epoch,
+        epoch=row.params.epoch,
         **_amounts(amount=row.micro),
         state="claimed" if row.state is ChainRequestState.DONE else "failed",
         reason=row.reason,

@@ -10,9 +10,14 @@ from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.follower import EventDelivery, business_id
 from sparewatt.chain.model import hex_of
-from sparewatt.chain.money.request_processor import ChainRequestProcessor, DepositCallBuilder
 from sparewatt.chain.money.root_poster import RootPoster
 from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, SETTLEMENT
+from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.deposits import deposit_handlers
+from sparewatt.chain.requests.leases import lease_handlers
+from sparewatt.chain.requests.processor import ChainRequestProcessor
+from sparewatt.chain.requests.providers import provider_handlers
+from sparewatt.chain.requests.withdrawals import withdrawal_handlers
 from sparewatt.core.clock import Clock
 from sparewatt.core.limits import TRANSFER_NANO_MAX
 from sparewatt.core.log import Logger
@@ -109,13 +114,18 @@ def make_settlement_worker(
     store, contract, handler = database.chain, contracts[SETTLEMENT], SettlementEventHandler(database, clock)
     deposited = [f"{SETTLEMENT}.Deposited"]
     paid_out = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
-    deposits = DepositCallBuilder(client, contract, config.chain_id, database.accounts, custody, config.test_money)
-    payouts = PayoutService(database.payouts, clock=clock)
+    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money)
+    handlers = {
+        **deposit_handlers(context, PayoutService(database.payouts, clock=clock)),
+        **lease_handlers(context),
+        **provider_handlers(context),
+        **withdrawal_handlers(context),
+    }
     return SettlementWorker(
         deliveries=[
             EventDelivery(store, "deposits", deposited, config.depth, handler.handle_deposit),
             EventDelivery(store, "payouts", paid_out, config.depth, handler.handle_payout_event),
         ],
-        requests=ChainRequestProcessor(store, database.chain_requests, contract, deposits, payouts, config.operator),
+        requests=ChainRequestProcessor(store, database.chain_requests, handlers, config.operator),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
     )

@@ -78,6 +78,11 @@ WHERE (block_number, log_index) > ($1, $2) AND block_number <= $3
     AND (contract, event) IN (SELECT * FROM unnest($4::text[], $5::text[]))
 ORDER BY block_number, log_index LIMIT $6
 
+-- name: chain_events_of
+SELECT block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args FROM chain_events
+WHERE tx_hash = ANY ($1::bytea[]) AND (contract, event) IN (SELECT * FROM unnest($2::text[], $3::text[]))
+ORDER BY block_number, log_index
+
 -- name: read_chain_reader
 SELECT block_number, log_index FROM chain_readers WHERE name = $1
 

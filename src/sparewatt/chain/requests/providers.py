@@ -1,0 +1,12 @@
+"""Requests of providers: REGISTER, BOND, UNBOND, STATUS."""
+
+from __future__ import annotations
+
+from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.handler import RequestHandler
+from sparewatt.store.request_params import ChainRequestKind
+
+
+def provider_handlers(context: RequestContext) -> dict[ChainRequestKind, RequestHandler]:
+    del context
+    return {}
