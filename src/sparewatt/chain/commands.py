@@ -9,12 +9,12 @@ from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import DeploymentRecord, get_record, read_plan, shipped_contracts
 from sparewatt.chain.deployment import send_directly, shipped_deployment
 from sparewatt.chain.follower import ChainFollower
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.settlement_contract import TOKEN
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, InvalidField
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import SystemRng
+from sparewatt.evm.model import hex_of
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.protocol.signing import SigningKey

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import RECORD_FILE, DeploymentStep, find_record, shipped_artifacts, shipped_plan
 from sparewatt.chain.deployment import Deployment, send_directly, wait_for_receipt
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
+from sparewatt.evm.contract_abi import Artifact
 from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
 from tests.integration.chain.setting import DEPLOYER, OPERATOR, Setting, deployment_of

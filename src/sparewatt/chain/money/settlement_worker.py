@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from sparewatt.accounts.custody import Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.follower import EventDelivery, business_id
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.root_poster import RootPoster
 from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, SETTLEMENT
 from sparewatt.chain.requests.context import RequestContext
@@ -18,10 +16,13 @@ from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.chain.requests.processor import ChainRequestProcessor
 from sparewatt.chain.requests.providers import provider_handlers
 from sparewatt.chain.requests.withdrawals import withdrawal_handlers
+from sparewatt.chain.senders import SenderPool
 from sparewatt.core.clock import Clock
 from sparewatt.core.limits import TRANSFER_NANO_MAX
 from sparewatt.core.log import Logger
 from sparewatt.core.money import Nano
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import hex_of
 from sparewatt.ledger.credits import deposit_transfer
 from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, ConfirmedDeposit
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
@@ -39,6 +40,8 @@ class SettlementConfig:
     operator: str
     depth: int
     test_money: bool
+    senders: tuple[str, ...] = ()
+    """Keys beside the operator's that relay requests."""
 
 
 def split_deposit(event_id: str, nano: int) -> list[ConfirmedDeposit]:
@@ -93,12 +96,12 @@ class SettlementWorker:
     roots: RootPoster
 
     async def step(self) -> bool:
-        """True if there may be more events. Requests wait: the events of a finished request are posted first."""
+        """True if there is more to do. Requests wait: the events of a finished request are posted first."""
         if any([await delivery.step() for delivery in self.deliveries]):
             return True
-        await self.requests.step()
+        is_sending = await self.requests.step()
         await self.roots.step()
-        return False
+        return is_sending
 
 
 def make_settlement_worker(
@@ -114,18 +117,19 @@ def make_settlement_worker(
     store, contract, handler = database.chain, contracts[SETTLEMENT], SettlementEventHandler(database, clock)
     deposited = [f"{SETTLEMENT}.Deposited"]
     paid_out = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
-    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money)
+    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
     handlers = {
         **deposit_handlers(context, PayoutService(database.payouts, clock=clock)),
         **lease_handlers(context),
         **provider_handlers(context),
         **withdrawal_handlers(context),
     }
+    senders = SenderPool(client, store, (*config.senders, config.operator))
     return SettlementWorker(
         deliveries=[
             EventDelivery(store, "deposits", deposited, config.depth, handler.handle_deposit),
             EventDelivery(store, "payouts", paid_out, config.depth, handler.handle_payout_event),
         ],
-        requests=ChainRequestProcessor(store, database.chain_requests, handlers, config.operator),
+        requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
     )
