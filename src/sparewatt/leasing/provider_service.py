@@ -133,7 +133,9 @@ class ProviderService:
         index = await self._require_chain()
         found = await self.database.providers.find_by_node(node_id)
         if found is not None and (await self._read(found)).state.status is not ProviderStatus.UNREGISTERED:
-            raise UnprocessableContent(f"This node serves the provider {found.address}, and a node serves one for ever.")
+            raise UnprocessableContent(
+                f"This node serves the provider {found.address}, and a node serves one for ever."
+            )
         signature = await self.node_keys.ask(node_id, _key_request(index, wallet.lower()))
         registry = Contract(REGISTRY, index.contracts[REGISTRY], shipped_abis()[REGISTRY].abi)
         claims = (*msgspec.structs.astuple(claims_of(specs)), bytes(32))

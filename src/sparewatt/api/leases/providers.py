@@ -96,9 +96,7 @@ class ProviderEndpoints:
         body = await read_json(request, StatusBody)
         reference = usable_reference(body.id, rng=self.rng)
         wanted, status = self._wanted(request), ProviderStatus[body.status.upper()]
-        return self._reply(
-            await self.providers.set_status(principal.account_id, wanted, status, reference=reference)
-        )
+        return self._reply(await self.providers.set_status(principal.account_id, wanted, status, reference=reference))
 
     def _wanted(self, request: web.Request) -> str:
         """The address that the path names, of a provider or a node; or a node's, by its name."""
