@@ -189,7 +189,9 @@ class Services:
             requests=ChainRequestClient(self.database.chain_requests, self.clock),
             node_keys=self.node_keys,
             custody=self.custody,
+            claim=self.money.claim,
             specs_of=specs_of,
+            is_test_money=self.settings.development,
         )
 
     def _make_inference(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
