@@ -213,3 +213,10 @@ class Close(TypedMessage):
 class Resign(TypedMessage):
     lease_id: Bytes32
     term: Uint32
+
+
+class Accept(TypedMessage):
+    """A stand-in takes over a vacant lease, for the next term."""
+
+    lease_id: Bytes32
+    term: Uint32
