@@ -230,14 +230,17 @@ def finish_unbond_bond(provider: address):
 
 
 @external
-def lock(provider: address, amount: uint256):
+def lock(provider: address, wanted: uint256, least: uint256) -> uint256:
     """
-    @notice Lock a part of a provider's free bond while it has a lease. Only the order contract may call it.
+    @notice Lock a part of a provider's bond while it has a lease. Only the order contract may call it.
+    @dev Free bond is used first, then bond that is unbonding: unbonding does not free a bidder from its bid.
     @param provider The provider.
-    @param amount How much, in µUSD.
+    @param wanted How much to lock if there is as much, in µUSD.
+    @param least How much there must be, in µUSD. With less, nothing is locked.
+    @return How much was locked; 0 if there was less than `least`.
     """
     assert msg.sender == self.orders, "NOT_ORDERS"
-    bonds._lock(provider, amount)
+    return bonds._lock(provider, wanted, least)
 
 
 @external
