@@ -7,7 +7,6 @@
         gas. A proven fault does not touch the lease: service goes on and the signers pay.
 """
 
-from contracts.interfaces import IOrders
 from contracts import awards
 from contracts import match_rule
 from contracts.modules import evidence
@@ -108,7 +107,7 @@ def challenge_leaf(
                     would be.
     @param absent Whether the fault is that the provider has no profile.
     """
-    penalties._require_in_time(task.order_id)
+    renter: address = penalties._require_in_time(task.order_id, task.attempt)
     assert match_rule._policy_hash(policy) == task.policy_hash, "WRONG_POLICY"
     assert evidence._is_bid(task, placed), "NOT_IN_BIDS"
     if absent:
@@ -119,7 +118,8 @@ def challenge_leaf(
         assert profile.provider == placed.leaf.provider, "OTHER_PROVIDER"
         assert places._in_snapshot(task.snapshot_root, profile, profiles[0].index, profiles[0].path), "NOT_IN_SNAPSHOT"
         assert not match_rule._is_true_leaf(policy, profile, placed.leaf), "NO_FAULT"
-    penalties._punish_voters(task, round, votes, penalties.LEAF, placed.leaf.provider)
+    # Not to the leaf's provider: a false leaf mostly favours it.
+    penalties._punish_voters(task, round, votes, penalties.LEAF, renter)
 
 
 @external
@@ -142,11 +142,11 @@ def challenge_rank(
     @param passed_over An eligible bid that comes before it; unused if the candidate itself is wrong.
     @param candidate The bid in that place; unused if the place is empty.
     """
-    facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
+    renter: address = penalties._require_in_time(task.order_id, task.attempt)
     assert slot < 3, "UNKNOWN_SLOT"
     slots: uint16[3] = [task.first, task.second, task.third]
     if self._is_no_leaf_or_twice(task, slots, slot) or self._is_ineligible(task, slots[slot], candidate):
-        penalties._punish_voters(task, round, votes, penalties.RANK, facts.renter)
+        penalties._punish_voters(task, round, votes, penalties.RANK, renter)
         return
     assert evidence._is_bid(task, passed_over) and passed_over.leaf.status == 0, "NOT_IN_BIDS"
     for i: uint256 in range(3):
@@ -176,11 +176,11 @@ def challenge_order(
     @param left A leaf with its place in the task's tree of bids.
     @param right The leaf right after it.
     """
-    facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
+    renter: address = penalties._require_in_time(task.order_id, task.attempt)
     assert right.index == left.index + 1, "NOT_NEIGHBOURS"
     assert evidence._is_bid(task, left) and evidence._is_bid(task, right), "NOT_IN_BIDS"
     assert convert(left.leaf.provider, uint256) >= convert(right.leaf.provider, uint256), "NO_FAULT"
-    penalties._punish_voters(task, round, votes, penalties.ORDER, facts.renter)
+    penalties._punish_voters(task, round, votes, penalties.ORDER, renter)
 
 
 @external
@@ -204,7 +204,7 @@ def challenge_omission(
     @param list_signature The validator's signature of the list.
     @param spots Another leaf of the same provider, or the leaves next to where the bid would be.
     """
-    penalties._require_in_time(task.order_id)
+    penalties._require_in_time(task.order_id, task.attempt)
     bid_id: bytes32 = match_rule._bid_id(task.order_id, task.attempt, bid)
     assert bid_id in reveal_list, "NOT_LISTED"
     content: bytes32 = evidence._list_hash(TYPEHASHES[REVEAL_LIST], task.order_id, task.attempt, reveal_list)
@@ -232,7 +232,7 @@ def _message_hash(kind: uint256, words: DynArray[bytes32, 5]) -> bytes32:
 def _require_occasion_in_time(kind: uint256, words: DynArray[bytes32, 5]) -> address:
     """Returns who is harmed: the renter, or nobody in particular (empty) where it is a snapshot."""
     if kind != SNAPSHOT:
-        return penalties._require_in_time(words[0]).renter
+        return penalties._require_in_time(words[0], convert(words[1], uint32))
     posted_at: uint256 = staticcall penalties.tasks.snapshot_posted_at(convert(words[0], uint32))
     assert posted_at == 0 or block.timestamp <= posted_at + penalties.CHALLENGE_S, "TOO_LATE"
     return empty(address)
