@@ -56,6 +56,7 @@ class Network:
     escrow: Contract
     tasks: Contract
     orders: Contract
+    moves: Contract
     dispute: Contract
     book: Contract
     settlement: Contract
@@ -149,15 +150,17 @@ def bare_network(*, token: str = "token") -> Network:
     tasks = deploy("task_manager", stakes.address, registry.address, SPACING_S)
     sisters = [contract.address for contract in (registry, stakes, escrow, tasks)]
     orders = deploy("deployment_order", *sisters, coin.address)
+    moves = deploy("lease_moves", orders.address)
     parts = [stakes.address, registry.address, orders.address, tasks.address]
     dispute = deploy("dispute", *parts)
     book = deploy("dispute_book", coin.address, *parts, BOOK_S, BOOK_BOND)
     keys = OPERATOR, GUARDIAN
     settlement = deploy("settlement", coin.address, stakes.address, *keys, ROOT_DELAY_S, EXIT_S, BOOK_S)
-    network = Network(coin, registry, stakes, escrow, tasks, orders, dispute, book, settlement)
+    network = Network(coin, registry, stakes, escrow, tasks, orders, moves, dispute, book, settlement)
     stakes.wire(orders.address, [dispute.address, book.address], who=DEPLOYER)
     escrow.wire(orders.address, who=DEPLOYER)
     tasks.wire(orders.address, who=DEPLOYER)
+    orders.wire(moves.address, who=DEPLOYER)
     return network
 
 

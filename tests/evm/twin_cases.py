@@ -191,6 +191,9 @@ def registry_twins(n: Network) -> list[Twin]:
 def order_twins(n: Network) -> list[Twin]:
     order = place_order(n)
     policy, renter = policy_of(), RENTER.address
+    unmatched = place_order(n, max_attempts=0)
+    task = unmatched.task(unmatched.book({}))
+    n.tasks.accept_no_match(task.values(), 0, unmatched.votes(task))
     expires = now() + 500
     return [
         twin(
@@ -217,6 +220,16 @@ def order_twins(n: Network) -> list[Twin]:
             renter,
             order.order_id,
         ),
+        twin(
+            n,
+            n.orders,
+            "reopen_with_signature",
+            RENTER,
+            lambda nonce, by: meta_transactions.Reopen(renter, unmatched.order_id, nonce, by),
+            renter,
+            unmatched.order_id,
+            policy.values(),
+        ),
     ]
 
 
@@ -229,14 +242,16 @@ def lease_twins(n: Network) -> list[Twin]:
     n.orders.pause(paused.order_id, who=RENTER.address)
     proposed = place_order(n)
     proposed.started(PRICES)
-    n.orders.propose_update(proposed.order_id, SPEC, USD, 1, who=RENTER.address)
+    n.moves.propose_update(proposed.order_id, SPEC, USD, 3600, 1, who=RENTER.address)
     node = pending.provider.node_key
-    orders, renter = n.orders, RENTER.address
+    renter = RENTER.address
 
-    def simple(function: str, shape: Any, signer: SigningKey, lease: bytes, *extra: Any) -> Twin:
+    def simple(
+        function: str, shape: Any, signer: SigningKey, lease: bytes, *extra: Any, contract: Contract = n.orders
+    ) -> Twin:
         return twin(
             n,
-            orders,
+            contract,
             function,
             signer,
             lambda nonce, by: shape(signer.address, lease, *extra, nonce, by),
@@ -249,9 +264,21 @@ def lease_twins(n: Network) -> list[Twin]:
     return [
         simple("confirm_start_with_signature", meta_transactions.ConfirmStart, node, pending.order_id, SPEC),
         simple(
-            "propose_update_with_signature", meta_transactions.ProposeUpdate, RENTER, running.order_id, SPEC, USD, 3
+            "propose_update_with_signature",
+            meta_transactions.ProposeUpdate,
+            RENTER,
+            running.order_id,
+            *(SPEC, USD, 3600, 3),
+            contract=n.moves,
         ),
-        simple("accept_update_with_signature", meta_transactions.AcceptUpdate, node, proposed.order_id, SPEC, USD, 1),
+        simple(
+            "accept_update_with_signature",
+            meta_transactions.AcceptUpdate,
+            node,
+            proposed.order_id,
+            *(SPEC, USD, 3600, 1),
+            contract=n.moves,
+        ),
         simple("pause_with_signature", meta_transactions.Pause, RENTER, running.order_id),
         simple("resume_with_signature", meta_transactions.Resume, RENTER, paused.order_id),
         simple("give_notice_with_signature", meta_transactions.GiveNotice, node, running.order_id),

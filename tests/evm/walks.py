@@ -274,12 +274,13 @@ class LeaseWalk(Walk):
         self.attempt(self.chain, "give_notice", order.order_id, who=order.lease["provider"])
 
     @precondition(lambda self: self.orders)
-    @rule(which=ORDER, rate=st.integers(0, 4 * USD))
-    def update(self, which: int, rate: int) -> None:
+    @rule(which=ORDER, rate=st.integers(0, 4 * USD), duration_s=st.integers(0, 10_000))
+    def update(self, which: int, rate: int, duration_s: int) -> None:
         _, order, _ = self.pick(which)
-        change = (order.order_id, b"\6" * 32, rate, self.chain.update_seq(order.order_id) + 1)
-        if self.attempt(self.chain, "propose_update", *change, who=order.renter.address):
-            self.attempt(self.chain, "accept_update", *change, who=order.lease["provider"])
+        moves = self.network.moves
+        change = (order.order_id, b"\6" * 32, rate, duration_s, moves.update_seq(order.order_id) + 1)
+        if self.attempt(moves, "propose_update", *change, who=order.renter.address):
+            self.attempt(moves, "accept_update", *change, who=order.lease["provider"])
 
     @precondition(lambda self: self.orders)
     @rule(which=ORDER, reason=st.integers(1, 4), by_provider=st.booleans())
@@ -293,13 +294,23 @@ class LeaseWalk(Walk):
     def hand_over(self, which: int, reason: int, ago: int) -> None:
         _, order, book = self.pick(which)
         lease = order.lease
-        if book is None or lease["state"] not in (1, 2):
+        if book is None or lease["state"] not in (1, 2, 3):
             return
         since = now() - ago
         message = Down(order.order_id, lease["term"], lease["provider"], since)
         votes = self.network.votes(message) if reason == 17 else []
         shown = (order.order_id, order.record(book).values(), reason, since, votes, bytes(65))
-        self.attempt(self.chain, "hand_over", *shown, who=lease["provider"])
+        self.attempt(self.network.moves, "hand_over", *shown, who=lease["provider"])
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ORDER, position=st.integers(0, 3))
+    def take_over(self, which: int, position: int) -> None:
+        _, order, book = self.pick(which)
+        if book is None or order.lease["state"] != 6:
+            return
+        record = order.record(book)
+        claimant = record.chosen[min(position, 2)].provider
+        self.attempt(self.network.moves, "take_over", order.order_id, record.values(), position, b"", who=claimant)
 
     @precondition(lambda self: self.orders)
     @rule(which=ORDER, amount=AMOUNT)
