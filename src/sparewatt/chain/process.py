@@ -102,7 +102,7 @@ class ChainWorker:
         else:
             record = get_record(settings.data)
         contracts = shipped_contracts(record)
-        follower = ChainFollower(client, store, contracts, start_block=record.start_block)
+        follower = ChainFollower(client, store, contracts, start_block=record.start_block, depth=settings.depth)
         await follower.begin()
         if settings.ready_file is not None:
             await asyncio.to_thread(write_private, settings.ready_file, b"ready\n")

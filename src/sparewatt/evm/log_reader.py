@@ -95,7 +95,7 @@ class LogReader:
         logs = await self._logs(first, last)
         if logs is None or not _are_of_blocks(logs, headers) or not await self._has_block(last, headers[-1].hash):
             return None
-        logs = await self._with_times(logs, headers)
+        logs = await with_block_times(self.client, logs, headers)
         self._blocks.extend((header.number, header.hash) for header in headers)
         return BlockBatch(headers[-1], head, tuple(self.contracts.decode_logs(logs)))
 
@@ -129,21 +129,6 @@ class LogReader:
         self._batch_blocks = min(BLOCKS_PER_BATCH, 2 * self._batch_blocks)
         return logs
 
-    async def _with_times(self, logs: Sequence[RawLog], headers: Sequence[BlockHeader]) -> list[RawLog]:
-        """Some nodes do not tell a log's time: then it is that of its block."""
-        times = {header.number: header.unix_s for header in headers}
-        for log in logs:
-            if log.block_number in times:
-                continue
-            if log.unix_s:
-                times[log.block_number] = log.unix_s
-                continue
-            header = await self.client.header(log.block_number)
-            if header is None or header.hash != log.block_hash:
-                raise ChainUnavailable("The chain's node gave a log of a block that it does not have.")
-            times[log.block_number] = header.unix_s
-        return [replace(log, unix_s=times[log.block_number]) for log in logs]
-
     # backwards
 
     async def _roll_back(self) -> Reorg:
@@ -158,6 +143,22 @@ class LogReader:
     async def _has_block(self, number: int, block_hash: bytes) -> bool:
         header = await self.client.header(number)
         return header is not None and header.hash == block_hash
+
+
+async def with_block_times(client: BlockSource, logs: Sequence[RawLog], headers: Sequence[BlockHeader]) -> list[RawLog]:
+    """The logs with the times of their blocks: from the headers, the node's word, or else the block itself."""
+    times = {header.number: header.unix_s for header in headers}
+    for log in logs:
+        if log.block_number in times:
+            continue
+        if not log.unix_s:
+            header = await client.header(log.block_number)
+            if header is None or header.hash != log.block_hash:
+                raise ChainUnavailable("The chain's node gave a log of a block that it does not have.")
+            times[log.block_number] = header.unix_s
+        else:
+            times[log.block_number] = log.unix_s
+    return [replace(log, unix_s=times[log.block_number]) for log in logs]
 
 
 def _are_of_blocks(logs: Sequence[RawLog], headers: Sequence[BlockHeader]) -> bool:

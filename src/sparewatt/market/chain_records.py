@@ -32,7 +32,9 @@ class LeaseState(Enum):
     VACANT = 6
 
 
-class ProviderStatus(Enum):
+class RegistryStatus(Enum):
+    """A provider's status, as the registry numbers them."""
+
     REGISTERED = 1
     ACTIVE = 2
     MAINTENANCE = 3
@@ -135,7 +137,7 @@ class Attestation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRecord:
     provider: str
-    status: ProviderStatus
+    status: RegistryStatus
     registered_at: int
     status_reason: str | None = None
     claims: ProviderClaims | None = None

@@ -24,7 +24,7 @@ from sparewatt.market.chain_records import (
     OrderState,
     ProviderClaims,
     ProviderRecord,
-    ProviderStatus,
+    RegistryStatus,
     SnapshotRecord,
     ValidatorRecord,
     WeightChange,
@@ -309,7 +309,7 @@ def _provider_registered(state: MarketState, event: ChainEvent) -> None:
     old = state.providers.get(provider)
     state.providers[provider] = ProviderRecord(
         provider=provider,
-        status=ProviderStatus.REGISTERED,
+        status=RegistryStatus.REGISTERED,
         registered_at=event.unix_s,
         node_keys=old.node_keys if old else (),
         attestations=old.attestations if old else {},
@@ -321,7 +321,7 @@ def _provider(state: MarketState, event: ChainEvent) -> ProviderRecord:
     """A provider's other events may come before the one that says it registered, in the same transaction."""
     provider = event.args["provider"]
     known = state.providers.get(provider)
-    return known or ProviderRecord(provider=provider, status=ProviderStatus.REGISTERED, registered_at=event.unix_s)
+    return known or ProviderRecord(provider=provider, status=RegistryStatus.REGISTERED, registered_at=event.unix_s)
 
 
 def _claims_changed(state: MarketState, event: ChainEvent) -> None:
@@ -333,7 +333,7 @@ def _status_changed(state: MarketState, event: ChainEvent) -> None:
     provider, reason = _provider(state, event), event.args["reason"]
     state.providers[provider.provider] = replace(
         provider,
-        status=ProviderStatus(event.args["status"]),
+        status=RegistryStatus(event.args["status"]),
         status_reason=reason if int(reason, 16) else None,
     )
 

@@ -22,6 +22,7 @@ from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
+from sparewatt.store.market_events import MarketEventStore
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.node_timings import NodeTimingStore
@@ -101,6 +102,7 @@ class Database:
         self.chain = ChainStore(pool)
         self.chain_requests = ChainRequestStore(pool)
         self.history = HistoryStore(pool)
+        self.market_events = MarketEventStore(pool)
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)
         self.node_results = NodeResultStore(pool)

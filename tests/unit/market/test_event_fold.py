@@ -11,7 +11,7 @@ from sparewatt.market.chain_records import (
     LeaseState,
     MarketState,
     OrderState,
-    ProviderStatus,
+    RegistryStatus,
     VoteWeight,
     WeightChange,
 )
@@ -236,7 +236,7 @@ def test_a_closed_lease_closes_its_order_and_gives_its_reason() -> None:
 def test_a_provider_has_its_claims_status_key_and_bond() -> None:
     state = folded(*registered())
     provider = state.providers[ALICE]
-    assert (provider.status, provider.status_reason) == (ProviderStatus.ACTIVE, None)
+    assert (provider.status, provider.status_reason) == (RegistryStatus.ACTIVE, None)
     assert provider.claims is not None
     assert (provider.claims.gpu_model, provider.claims.gpu_units, provider.claims.metadata_hash) == (3, 2, HASH)
     assert provider.node_key == NODE_KEY
@@ -246,7 +246,7 @@ def test_a_provider_has_its_claims_status_key_and_bond() -> None:
 def test_a_suspension_keeps_its_reason() -> None:
     suspended = an_event("provider_registry.StatusChanged", provider=ALICE, status=4, reason=HASH)
     provider = folded(*registered(), suspended).providers[ALICE]
-    assert (provider.status, provider.status_reason) == (ProviderStatus.SUSPENDED, HASH)
+    assert (provider.status, provider.status_reason) == (RegistryStatus.SUSPENDED, HASH)
 
 
 def test_a_new_node_key_counts_for_orders_opened_after_it() -> None:
@@ -269,7 +269,7 @@ def test_who_registers_again_keeps_its_keys_and_attestations() -> None:
     left = an_event("provider_registry.StatusChanged", provider=ALICE, status=5, reason=ZERO)
     again = an_event("provider_registry.ProviderRegistered", provider=ALICE)
     provider = folded(*registered(), attested, left, again).providers[ALICE]
-    assert (provider.status, provider.node_key) == (ProviderStatus.REGISTERED, NODE_KEY)
+    assert (provider.status, provider.node_key) == (RegistryStatus.REGISTERED, NODE_KEY)
     assert provider.attestations[(CAROL, 1)].expires_at == 9
 
 

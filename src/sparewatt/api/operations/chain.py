@@ -17,7 +17,7 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal, Scope, require_scope
 from sparewatt.api.endpoint import RequestLimiter, endpoint
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainRateLimited, ChainUnavailable, InvalidField, InvalidJson
+from sparewatt.core.errors import ChainRateLimited, ChainUnavailable, InvalidField, InvalidJson, NoChain
 from sparewatt.core.limits import CHAIN_CALL_S, KEYS_MAX, KIB, MIB
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.middleware import context_of
@@ -37,7 +37,6 @@ CHAIN_RPC_PER_S = 20.0
 """Calls per second of one key in the long run: a follower needs two."""
 CHAIN_RPC_BURST = 200
 """Calls of one key at once after a pause: a node that catches up."""
-_NO_CHAIN = "This network has no chain. Its operator can give it one: 'sparewatt up' without --no-chain, or CHAIN_URL."
 
 ALLOWED_METHODS = frozenset(
     {
@@ -112,7 +111,7 @@ class ChainEndpoints:
             head_block=index.head_number if index else None,
             events=await self.store.count_events() if index else 0,
             outbox=await self.store.count_outbox(),
-            note=None if self.chain_url else _NO_CHAIN,
+            note=None if self.chain_url else NoChain("What happens on a chain: leases, deposits, payouts").message,
         )
 
     @endpoint(f"POST {RPC_PATH}", access="identified", body=JsonRpcCall, reply=JsonRpcReply | list[JsonRpcReply])
@@ -125,7 +124,7 @@ class ChainEndpoints:
         """
         self._admit(request, principal)
         if self.chain_url is None:
-            raise ChainUnavailable(_NO_CHAIN)
+            raise NoChain("The JSON-RPC of the network's chain")
         calls, is_batch = read_calls(await read_body(request, limit=CHAIN_RPC_BODY_BYTES_MAX))
         self.rate_limit.take(principal.key_id, len(calls))
         replies = await forward(calls, chain_url=self.chain_url)
