@@ -194,6 +194,7 @@ class Services:
             claim=self.money.claim,
             specs_of=specs_of,
             is_test_money=self.settings.development,
+            has_chain=self.settings.chain_url is not None,
         )
 
     def _make_inference(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:

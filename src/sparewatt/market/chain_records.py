@@ -46,7 +46,7 @@ ENDED_ORDER_STATES = frozenset({OrderState.CLOSED, OrderState.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class AcceptedCertificate:
     """An accepted match: what later calls have to present again, and who signed it."""
 
     attempt: int
@@ -72,7 +72,7 @@ class OrderRecord:
     """By attempt; only of the newest attempts."""
     reason: int | None = None
     """Why it is unmatched: a reason code of the protocol."""
-    certificate: Certificate | None = None
+    certificate: AcceptedCertificate | None = None
     failed: frozenset[str] = frozenset()
     """Providers that paid compensation in this order or were skipped for want of a bond: they may not bid again."""
 
@@ -106,7 +106,7 @@ class LeaseRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderClaims:
+class RegisteredClaims:
     """What a provider says of itself; nobody has checked it."""
 
     country: int
@@ -140,7 +140,7 @@ class ProviderRecord:
     status: RegistryStatus
     registered_at: int
     status_reason: str | None = None
-    claims: ProviderClaims | None = None
+    claims: RegisteredClaims | None = None
     node_keys: tuple[NodeKeyChange, ...] = ()
     """Oldest first; only the newest."""
     attestations: Mapping[tuple[str, int], Attestation] = field(default_factory=dict)

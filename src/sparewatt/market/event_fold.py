@@ -15,14 +15,14 @@ from sparewatt.market.chain_records import (
     ENDED_ORDER_STATES,
     Attestation,
     BondRecord,
-    Certificate,
+    AcceptedCertificate,
     LeaseRecord,
     LeaseState,
     MarketState,
     NodeKeyChange,
     OrderRecord,
     OrderState,
-    ProviderClaims,
+    RegisteredClaims,
     ProviderRecord,
     RegistryStatus,
     SnapshotRecord,
@@ -108,7 +108,7 @@ def _match_accepted(state: MarketState, event: ChainEvent) -> None:
     task = Task(*map(_field, args["task"]))
     first, second, third = (Award(provider, price) for provider, price in args["chosen"])
     record = CertificateRecord(struct_hash(task), args["round"], (first, second, third))
-    certificate = Certificate(args["attempt"], record, task.bid_count, tuple(args["signers"]))
+    certificate = AcceptedCertificate(args["attempt"], record, task.bid_count, tuple(args["signers"]))
     state.orders[order.order_id] = replace(order, certificate=certificate)
 
 
@@ -326,7 +326,7 @@ def _provider(state: MarketState, event: ChainEvent) -> ProviderRecord:
 
 def _claims_changed(state: MarketState, event: ChainEvent) -> None:
     provider = _provider(state, event)
-    state.providers[provider.provider] = replace(provider, claims=ProviderClaims(*event.args["claims"]))
+    state.providers[provider.provider] = replace(provider, claims=RegisteredClaims(*event.args["claims"]))
 
 
 def _status_changed(state: MarketState, event: ChainEvent) -> None:

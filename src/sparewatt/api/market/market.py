@@ -66,7 +66,7 @@ class MarketEndpoints:
     market: MarketView
 
     @endpoint("GET /v1/market/orders", access="identified", query=("which", "renter", *PAGE_QUERY))
-    async def list_orders(self, request: web.Request, _: Principal) -> MarketOrderList:
+    async def list_market_orders(self, request: web.Request, _: Principal) -> MarketOrderList:
         """List orders, the newest first: `which=open` (the default) or `all`, of one renter or of everybody."""
         listing, view, renter = self._begin(request), self.market.view(), _address(request, "renter")
 
@@ -79,7 +79,7 @@ class MarketEndpoints:
         return MarketOrderList(data=[order_reply(view, order) for order in found], next=following, **_heads(view))
 
     @endpoint("GET /v1/market/orders/{order}", access="identified")
-    async def show_order(self, request: web.Request, _: Principal) -> MarketOrder:
+    async def show_market_order(self, request: web.Request, _: Principal) -> MarketOrder:
         """Show an order by its id, with its lease if it has one."""
         self._charge(request)
         view, order_id = self.market.view(), request.match_info["order"].lower()
@@ -88,7 +88,7 @@ class MarketEndpoints:
         return order_reply(view, view.latest.orders[order_id])
 
     @endpoint("GET /v1/market/leases", access="identified", query=("which", "renter", "provider", *PAGE_QUERY))
-    async def list_leases(self, request: web.Request, _: Principal) -> MarketLeaseList:
+    async def list_market_leases(self, request: web.Request, _: Principal) -> MarketLeaseList:
         """List leases, the newest first: `which=open` (the default) or `all`, of a renter, a provider or everybody."""
         listing, view = self._begin(request), self.market.view()
         renter, provider = _address(request, "renter"), _address(request, "provider")
@@ -103,7 +103,7 @@ class MarketEndpoints:
         return MarketLeaseList(data=[lease_reply(view, lease) for lease in found], next=following, **_heads(view))
 
     @endpoint("GET /v1/market/leases/{lease}", access="identified")
-    async def show_lease(self, request: web.Request, _: Principal) -> MarketLease:
+    async def show_market_lease(self, request: web.Request, _: Principal) -> MarketLease:
         """Show a lease by its id, which is its order's."""
         self._charge(request)
         view, lease_id = self.market.view(), request.match_info["lease"].lower()
@@ -112,7 +112,7 @@ class MarketEndpoints:
         return lease_reply(view, view.latest.leases[lease_id])
 
     @endpoint("GET /v1/market/providers", access="identified", query=("which", *PAGE_QUERY))
-    async def list_providers(self, request: web.Request, _: Principal) -> MarketProviderList:
+    async def list_market_providers(self, request: web.Request, _: Principal) -> MarketProviderList:
         """List the registered providers, the newest first: `which=open` (the default) leaves out those that left."""
         listing, view = self._begin(request), self.market.view()
 
@@ -125,7 +125,7 @@ class MarketEndpoints:
         return MarketProviderList(data=[provider_reply(view, each) for each in found], next=following, **_heads(view))
 
     @endpoint("GET /v1/market/validators", access="identified")
-    async def list_validators(self, request: web.Request, _: Principal) -> MarketValidatorList:
+    async def list_market_validators(self, request: web.Request, _: Principal) -> MarketValidatorList:
         """List the validators with their stakes, those with most weight first, and the newest snapshot."""
         self._charge(request)
         view = self.market.view()

@@ -127,14 +127,14 @@ class MarketHead(msgspec.Struct, frozen=True, kw_only=True):
 class MarketOrderList(MarketHead, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
     data: list[MarketOrder]
-    next: str | None
+    next: str | None = None
     """The `after` of the next page; None on the last one."""
 
 
 class MarketLeaseList(MarketHead, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
     data: list[MarketLease]
-    next: str | None
+    next: str | None = None
 
 
 class MarketProvider(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class MarketProvider(msgspec.Struct, frozen=True, kw_only=True):
 class MarketProviderList(MarketHead, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
     data: list[MarketProvider]
-    next: str | None
+    next: str | None = None
 
 
 class MarketValidator(msgspec.Struct, frozen=True, kw_only=True):
