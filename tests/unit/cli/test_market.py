@@ -61,7 +61,7 @@ def test_the_market_is_printed(network: FakeNetwork, run: Run, noun: str, words:
 
 @pytest.mark.parametrize("noun", ["orders", "leases", "providers"])
 def test_an_empty_list_says_so(network: FakeNetwork, run: Run, noun: str) -> None:
-    empty = {"object": "list", "data": [], "next": None, "latest_block": 1, "final_block": 1}
+    empty: dict[str, object] = {"object": "list", "data": [], "next": None, "latest_block": 1, "final_block": 1}
     network.on(f"GET /v1/market/{noun}", empty)
     result = run("market", noun)
     assert (result.exit_code, result.stdout) == (0, "")
