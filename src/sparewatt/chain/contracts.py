@@ -15,6 +15,7 @@ from sparewatt.core.errors import ContractsMissing, StartupError
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 
 RECORD_FILE = "contracts.json"
+CHAIN_TAG_DIGITS = 12
 
 
 class DeploymentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +50,11 @@ class DeploymentRecord(msgspec.Struct, frozen=True):
     @property
     def addresses(self) -> dict[str, str]:
         return {name: deployed.address for name, deployed in self.contracts.items()}
+
+    @property
+    def chain_tag(self) -> str:
+        """Tells chains apart in the books."""
+        return self.genesis_hash.removeprefix("0x")[:CHAIN_TAG_DIGITS]
 
 
 class Contracts:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, get_record, shipped_contracts
+from sparewatt.chain.contracts import Contracts, DeploymentRecord, get_record, shipped_contracts
 from sparewatt.chain.deployment import shipped_deployment
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
@@ -93,7 +93,7 @@ class ChainWorker:
             await asyncio.to_thread(write_private, settings.ready_file, b"ready\n")
         signer = TransactionSigner([self._operator])
         sender = OutboxSender(client, store, signer, chain_id=record.chain_id, depth=settings.depth)
-        return follower, sender, self._settlement_worker(contracts, chain_id=record.chain_id)
+        return follower, sender, self._settlement_worker(contracts, record)
 
     async def _round(self, follower: ChainFollower, sender: OutboxSender, settlement: SettlementWorker | None) -> bool:
         more = await follower.step()
@@ -110,12 +110,14 @@ class ChainWorker:
             await self._client.request("evm_mine")
             self._next_block_s = self._clock.now_s() + BLOCK_S
 
-    def _settlement_worker(self, contracts: Contracts, *, chain_id: int) -> SettlementWorker | None:
+    def _settlement_worker(self, contracts: Contracts, record: DeploymentRecord) -> SettlementWorker | None:
         """None without a settlement contract."""
         if SETTLEMENT not in contracts:
             return None
         settings = self._settings
-        config = SettlementConfig(chain_id, self._operator.address, settings.depth, settings.test_money)
+        config = SettlementConfig(
+            record.chain_id, self._operator.address, settings.depth, settings.test_money, record.chain_tag
+        )
         return make_settlement_worker(
             self._client, self._database, contracts, config=config, custody=self._custody, clock=self._clock
         )
