@@ -28,7 +28,8 @@ exports: (
     payouts.owed, payouts.withdraw, payouts.withdraw_with_signature,
     validator_set.MIN_STAKE, validator_set.version, validator_set.total_at, validator_set.operators,
     validator_set.validator_of, validator_set.url_of, validator_set.operator_of, validator_set.history_length,
-    validator_set.history_at, validator_set.weight_of, validator_set.all_operators,
+    validator_set.history_at, validator_set.weight_of, validator_set.all_operators, validator_set.made_at,
+    validator_set.was_current,
     bonds.bond_of, bonds.free_bond,
 )
 

@@ -64,9 +64,13 @@ def __init__(stakes_: address, registry_: address, orders_: address, tasks_: add
 
 @internal
 @view
-def _require_in_time(order_id: bytes32, attempt: uint32) -> address:
-    """Evidence about this attempt still counts; returns the renter."""
-    self._opened_at(order_id, attempt)
+def _require_in_time(order_id: bytes32, attempt: uint32, version: uint256) -> address:
+    """
+    Evidence about this attempt still counts, and the penalty is a share of the weight at the version that decides it:
+    no culprit reports itself at one in which it had little. Returns the renter.
+    """
+    opened_at: uint256 = self._opened_at(order_id, attempt)
+    assert staticcall stakes.was_current(version, opened_at, opened_at), "WRONG_STAKE_VERSION"
     return (staticcall orders.order_facts(order_id)).renter
 
 

@@ -57,6 +57,7 @@ MIN_STAKE: public(immutable(uint256))
 
 version: public(uint256)
 total_at: public(HashMap[uint256, uint256])
+made_at: public(HashMap[uint256, uint256])  # when a version came
 operators: public(DynArray[address, VALIDATORS_MAX])  # those with weight
 validator_of: public(HashMap[address, Validator])
 url_of: public(HashMap[address, String[200]])
@@ -111,6 +112,20 @@ def weight_of(
     for i: uint256 in range(len(signers), bound=VALIDATORS_MAX):
         weight += self._weight_at(signers[i], history_indices[i], version)
     return weight
+
+
+@external
+@view
+def was_current(version: uint256, start: uint256, end: uint256) -> bool:
+    """
+    @notice Whether a stake version was the current one at some moment of a time.
+    @param version A stake version.
+    @param start The first Unix second of the time.
+    @param end The last Unix second of the time.
+    @return True if it was. Several versions may share a second.
+    """
+    assert version <= self.version, "UNKNOWN_VERSION"
+    return self.made_at[version] <= end and (version == self.version or self.made_at[version + 1] >= start)
 
 
 @external
@@ -297,6 +312,7 @@ def _reweigh(operator: address):
 def _start_version(added: uint256, removed: uint256):
     self.total_at[self.version + 1] = self.total_at[self.version] + added - removed
     self.version += 1
+    self.made_at[self.version] = block.timestamp
 
 
 @internal
