@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import (
     LOCAL_PLAN,
@@ -22,17 +21,17 @@ from sparewatt.chain.contracts import (
 )
 from sparewatt.chain.deployment import send_directly, shipped_deployment
 from sparewatt.chain.follower import ChainFollower
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.settlement_contract import TOKEN, call_view
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, InvalidField
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import SystemRng
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import hex_of
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database
-
 
 TOKEN_DECIMALS = 6
 """Prices and stakes are in millionths of a dollar: another token would make all of them wrong."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
 import msgspec
 
-from sparewatt.chain.abi import Artifact, Contract
-from sparewatt.chain.model import RawLog
 from sparewatt.core.errors import ContractsMissing, StartupError
-from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.evm.contract_abi import Artifact, Contracts
 
 RECORD_FILE = "contracts.json"
 CHAIN_TAG_DIGITS = 12
@@ -59,45 +55,6 @@ class DeploymentRecord(msgspec.Struct, frozen=True):
     def chain_tag(self) -> str:
         """Tells chains apart in the books."""
         return self.genesis_hash.removeprefix("0x")[:CHAIN_TAG_DIGITS]
-
-
-class Contracts:
-    """All our contracts on one chain, by name and by address."""
-
-    def __init__(self, artifacts: Mapping[str, Artifact], addresses: Mapping[str, str]) -> None:
-        self._by_name = {
-            name: Contract(name, addresses[name].lower(), artifacts[name].abi)
-            for name in artifacts
-            if name in addresses
-        }
-        self._by_address = {contract.address: contract for contract in self._by_name.values()}
-
-    def __getitem__(self, name: str) -> Contract:
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise ContractsMissing(
-                f"The contract {name!r} is not deployed on this chain. 'sparewatt chain deploy' does it."
-            ) from None
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._by_name
-
-    @property
-    def addresses(self) -> dict[str, str]:
-        return {name: contract.address for name, contract in sorted(self._by_name.items())}
-
-    def decode_logs(self, logs: Sequence[RawLog]) -> list[ChainEvent]:
-        """The events in the logs of whole blocks, in the chain's order. Logs that no ABI describes are left out."""
-        counts: Counter[bytes] = Counter()
-        events = []
-        for log in sorted(logs, key=lambda log: (log.block_number, log.log_index)):
-            contract = self._by_address.get(log.address)
-            event = contract.decode_log(log, ordinal=counts[log.tx_hash]) if contract else None
-            counts[log.tx_hash] += 1
-            if event is not None:
-                events.append(event)
-        return events
 
 
 def shipped_artifacts() -> dict[str, Artifact]:

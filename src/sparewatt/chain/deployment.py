@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import rlp
 
-from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import (
     RECORD_FILE,
-    Contracts,
     DeployedContract,
     DeploymentRecord,
     DeploymentStep,
@@ -25,12 +22,14 @@ from sparewatt.chain.contracts import (
     shipped_artifacts,
     shipped_plan,
 )
-from sparewatt.chain.model import ContractCall, TransactionReceipt, bytes_of, hex_of
 from sparewatt.chain.signer import DEPLOYER_KEY, GUARDIAN_KEY, OPERATOR_KEY, TransactionSigner, load_or_make_key
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
+from sparewatt.evm.contract_abi import Artifact, Contracts
+from sparewatt.evm.model import ContractCall, TransactionReceipt, bytes_of, hex_of
+from sparewatt.evm.transactions import contract_address
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.protocol.signing import SigningKey, keccak256
 
@@ -162,11 +161,6 @@ def _resolve(arg: object, names: Mapping[str, str]) -> object:
             return names[arg[1:]]
         case _:
             return arg
-
-
-def contract_address(deployer: str, nonce: int) -> str:
-    """The address of the contract that this transaction creates (Ethereum's CREATE rule)."""
-    return hex_of(keccak256(rlp.encode([bytes_of(deployer), nonce]))[12:])
 
 
 async def send_directly(

@@ -44,6 +44,7 @@ SECTIONS = {
         "password": LazyCommand("sparewatt.cli.accounts.login:password", "Change or reset your password."),
         "credits": LazyCommand("sparewatt.cli.money.credits:credits_", "Show what you have to spend, and get more."),
         "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
+        "providers": LazyCommand("sparewatt.cli.providers:providers", "Offer your nodes for leases, with a bond."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
     },
     "Run a network": {

@@ -17,6 +17,7 @@ from sparewatt.api.accounts.sessions import SessionEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.leases.providers import ProviderEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
@@ -54,6 +55,7 @@ def endpoint_groups(services: Services) -> list[object]:
         *_network_groups(services),
         *_account_groups(services),
         *_money_groups(services),
+        *_lease_groups(services),
         *_operation_groups(services),
     ]
 
@@ -164,6 +166,10 @@ def _money_groups(services: Services) -> list[object]:
         ),
         LedgerEndpoints(books=database.ledger),
     ]
+
+
+def _lease_groups(services: Services) -> list[object]:
+    return [ProviderEndpoints(providers=services.providers, nodes=services.table, rng=services.rng)]
 
 
 def _operation_groups(services: Services) -> list[object]:

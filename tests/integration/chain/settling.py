@@ -9,10 +9,9 @@ from pathlib import Path
 
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, shipped_artifacts, shipped_contracts, shipped_plan
+from sparewatt.chain.contracts import shipped_artifacts, shipped_contracts, shipped_plan
 from sparewatt.chain.deployment import Deployment, send_directly
 from sparewatt.chain.follower import ChainFollower
-from sparewatt.chain.model import ContractCall
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, SettlementPool, call_view, credit_pool
 from sparewatt.chain.money.settlement_worker import SettlementConfig, SettlementWorker, make_settlement_worker
 from sparewatt.chain.outbox import OutboxSender
@@ -21,6 +20,8 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.core.rng import seeded
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.chart import credits_of
 from sparewatt.ledger.payouts import PayoutService
 from sparewatt.protocol.signing import SigningKey

@@ -123,11 +123,16 @@ def amount_of(body: AmountBody) -> Nano:
 
 def reference_of(body: AmountBody, *, rng: Rng) -> str:
     """The client's idempotency key, or a new one. Raises InvalidField."""
-    if body.id is None:
+    return usable_reference(body.id, rng=rng)
+
+
+def usable_reference(given: str | None, *, rng: Rng) -> str:
+    """As `reference_of`, for an id that comes without an amount."""
+    if given is None:
         return rng.randbytes(10).hex()
-    if not (0 < len(body.id) <= REFERENCE_CHARS_MAX and body.id.isascii() and body.id.isprintable()):
+    if not (0 < len(given) <= REFERENCE_CHARS_MAX and given.isascii() and given.isprintable()):
         raise InvalidField(f"An id has 1 to {REFERENCE_CHARS_MAX} printable ASCII characters.", param="id")
-    return body.id
+    return given
 
 
 def usd_number(nano: int | None) -> msgspec.Raw:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, call_view, credit_pool
 from sparewatt.core.ids import AccountId
+from sparewatt.evm.contract_abi import Contracts
 from sparewatt.ledger.chain_audit import (
     DIFFERENCES_MAX,
     balance_differences,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import ContractCall
 from sparewatt.chain.money.settlement_contract import call_view, credit_pool, record_spent_call
 from sparewatt.chain.outbox import enqueue
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
 from sparewatt.ledger.pockets import exit_hold_id
 from sparewatt.store.credit_holds import CreditHoldRow

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.follower import business_id
 from sparewatt.chain.money.settlement_contract import call_view
 from sparewatt.core.clock import Clock
 from sparewatt.core.log import Logger
+from sparewatt.evm.contract_abi import Contracts
 from sparewatt.ledger.pockets import ChainParties, addresses_of, entry_of, is_too_large, keys_of
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.pockets import PocketEntry, PocketStore, PocketView

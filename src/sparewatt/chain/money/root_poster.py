@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import ContractCall
 from sparewatt.chain.money.settlement_contract import (
     SettlementPool,
     call_view,
@@ -21,6 +19,8 @@ from sparewatt.chain.money.settlement_contract import (
 )
 from sparewatt.chain.outbox import enqueue
 from sparewatt.core.log import Logger
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.pockets import CREDIT_POOL_ID
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.payouts import PayoutBatchRow, PayoutStore

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import shipped_artifacts
-from sparewatt.chain.model import ContractCall
 from sparewatt.core.errors import ChainRefused
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import PayoutLeafProof
 from sparewatt.ledger.pockets import CREDIT_POOL_ID
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from sparewatt.accounts.custody import Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.follower import EventDelivery
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.audit import ChainAuditor
 from sparewatt.chain.money.exits import ExitWorker
 from sparewatt.chain.money.pocket_poster import PocketPoster
@@ -21,8 +19,11 @@ from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.chain.requests.processor import ChainRequestProcessor
 from sparewatt.chain.requests.providers import provider_handlers
 from sparewatt.chain.requests.withdrawals import withdrawal_handlers
+from sparewatt.chain.senders import SenderPool
 from sparewatt.core.clock import Clock
 from sparewatt.core.log import Logger
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import hex_of
 from sparewatt.ledger.payouts import PayoutService
 from sparewatt.ledger.pockets import CREDIT_POOL_ID, MONEY_EVENTS
 from sparewatt.protocol.contracts.chain_events import ChainEvent
@@ -41,6 +42,8 @@ class SettlementConfig:
     test_money: bool
     chain_tag: str
     """The beginning of the chain's genesis hash."""
+    senders: tuple[str, ...] = ()
+    """Keys beside the operator's that relay requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +85,15 @@ class SettlementWorker:
     holds: CreditHoldStore
 
     async def step(self) -> bool:
-        """True if there may be more events. Requests wait: the events of a finished request are posted first."""
+        """True if there is more to do. Requests wait: the events of a finished request are posted first."""
         if any([await delivery.step() for delivery in self.deliveries]):
             return True
-        await self.requests.step()
+        is_sending = await self.requests.step()
         await self.holds.release_ended()
         await self.exits.step()
         await self.roots.step()
         await self.auditor.step()
-        return False
+        return is_sending
 
 
 def make_settlement_worker(
@@ -107,19 +110,20 @@ def make_settlement_worker(
     payouts = PayoutService(database.payouts, clock=clock)
     poster = PocketPoster(client, contracts, database.pockets, config.chain_tag, clock)
     roots = [f"{SETTLEMENT}.{name}" for name in ("RootPosted", "RootStruck", "Claimed")]
-    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money)
+    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
     handlers = {
         **deposit_handlers(context, payouts),
         **lease_handlers(context),
         **provider_handlers(context),
         **withdrawal_handlers(context),
     }
+    senders = SenderPool(client, store, (*config.senders, config.operator))
     return SettlementWorker(
         deliveries=[
             EventDelivery(store, "books", MONEY_EVENTS, config.depth, poster.handle),
             EventDelivery(store, "payouts", roots, config.depth, PayoutEventHandler(database.payouts, clock).handle),
         ],
-        requests=ChainRequestProcessor(store, database.chain_requests, handlers, config.operator),
+        requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
         exits=ExitWorker(client, database, contract, payouts, config.operator, config.depth),
         auditor=ChainAuditor(client, database, contracts, config.depth),

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.accounts.custody import Custody
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, call_view, settlement_token
 from sparewatt.chain.requests.handler import NamedCall
+from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.money import Nano, format_usd
+from sparewatt.evm.contract_abi import Contract, Contracts
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.meta_transactions import Permit
 from sparewatt.protocol.signing import Domain, SigningKey
@@ -37,6 +37,7 @@ class RequestContext:
     custody: Callable[[], Custody | None]
     """Called when a key is needed: a gateway that starts at the same time makes the secret."""
     test_money: bool
+    clock: Clock
 
     async def view(self, contract: Contract, function: str, *args: object) -> Any:
         return await call_view(self.client, contract, function, *args)

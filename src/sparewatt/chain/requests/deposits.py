@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, claim_call
 from sparewatt.chain.requests.context import RequestContext
 from sparewatt.chain.requests.handler import CallBatch, RequestHandler
 from sparewatt.core.errors import InvalidField
+from sparewatt.evm.contract_abi import Contract
 from sparewatt.ledger.payouts import PayoutService
 from sparewatt.protocol.contracts.meta_transactions import Deposit
 from sparewatt.store.chain_requests import ChainRequestRow

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparewatt.chain.model import ContractCall
+from sparewatt.evm.model import ContractCall
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.chain_requests import ChainRequestRow
 
