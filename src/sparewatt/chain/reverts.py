@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from json import JSONDecodeError
 
 import aiohttp
 from web3.exceptions import (
@@ -19,6 +20,8 @@ from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable
 from sparewatt.evm.revert_reasons import REASON_CHARS_MAX, read_reason, returned_bytes
 
 RETRY_AFTER_S = 2.0
+_NO_REPLY = (aiohttp.ClientError, TimeoutError, OSError, JSONDecodeError, TooManyRequests, BadResponseFormat)
+"""Nothing, or something that is no reply: a proxy's page, say."""
 
 
 @contextmanager
@@ -32,7 +35,7 @@ def translate_chain_errors() -> Iterator[None]:
         raise  # replies rather than errors: the client turns them into None
     except Web3RPCError as error:
         raise ChainRefused(f"The chain's node refused this: {_node_message(error)}.") from None
-    except (aiohttp.ClientError, TimeoutError, OSError, TooManyRequests, BadResponseFormat) as error:
+    except _NO_REPLY as error:
         raise ChainUnavailable(
             f"The chain does not answer ({type(error).__name__}). 'sparewatt chain status' tells more.",
             retry_after_s=RETRY_AFTER_S,

@@ -17,6 +17,11 @@ from sparewatt.protocol.signing import SigningKey
 DEPLOYER_KEY, OPERATOR_KEY, GUARDIAN_KEY = "deployer.key", "operator.key", "guardian.key"
 
 
+def sender_key_name(number: int) -> str:
+    """The file of a key that relays requests, counted from 1."""
+    return f"sender-{number}.key"
+
+
 class TransactionSigner:
     def __init__(self, keys: Iterable[SigningKey]) -> None:
         self._by_address: dict[str, SigningKey] = {key.address: key for key in keys}

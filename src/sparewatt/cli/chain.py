@@ -144,6 +144,8 @@ def sync(
 @click.option("--deploy", is_flag=True, default=None, help="Deploy the contracts if they are missing.")
 @click.option("--mine", is_flag=True, default=None, help="Mine blocks on a local chain while transactions wait.")
 @click.option("--test-money", is_flag=True, default=None, help="The faucet pays what deposits and payouts lack.")
+@click.option("--senders", type=int, help="Keys beside the operator's that relay requests.  [default: 0]")
+@click.option("--max-fee-gwei", type=int, help="The most that a transaction may pay per gas.  [default: 500]")
 @click.option("--secret-file", type=click.Path(path_type=Path), help="The network's secret.  [env: SPAREWATT_SECRET]")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
 @click.option("--yield-to-others", is_flag=True, help="Run with low CPU priority, below the gateway.")

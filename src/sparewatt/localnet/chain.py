@@ -29,6 +29,7 @@ from sparewatt.machine.spawn import free_port
 READY_S = 120.0
 """From a started chain to deployed contracts and a running follower: a second or two, more on a busy machine."""
 LOCAL_DEPTH = 2
+LOCAL_SENDERS = 2
 STOP_S = 5.0
 
 
@@ -118,11 +119,12 @@ class LocalChain:
     def _follower(self, plan: ChainPlan) -> ChildSpec:
         ready_file = self.folder / "ready"
         ready_file.unlink(missing_ok=True)
-        local = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}") if plan.port is not None else ()
+        local = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}", f"--senders={LOCAL_SENDERS}")
         return ChildSpec(
             name="chain",
             argv=(
-                *(sys.executable, "-m", "sparewatt", "chain", "run", "--yield-to-others", *local),
+                *(sys.executable, "-m", "sparewatt", "chain", "run", "--yield-to-others"),
+                *(local if plan.port is not None else ()),
                 f"--data={self.folder}",
                 f"--secret-file={self.data / 'gateway' / 'secret'}",
                 f"--ready-file={ready_file}",

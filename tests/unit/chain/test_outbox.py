@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -86,14 +87,18 @@ class OneRowStore(ChainStore):
     def __init__(self, row: OutboxRow) -> None:
         self.row = row
 
+    async def list_open_senders(self, senders: Sequence[str]) -> list[str]:
+        return list(senders)
+
     async def list_in_flight(self, sender: str, *, limit: int) -> list[OutboxRow]:
         return [self.row]
 
     async def list_decided(self, sender: str, *, limit: int) -> list[OutboxRow]:
         return []
 
-    async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> None:
+    async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> bool:
         self.row = replace(self.row, signed=(*self.row.signed, signed))
+        return True
 
     async def note_sent(self, row: OutboxRow) -> None:
         pass

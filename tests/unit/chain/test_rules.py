@@ -42,6 +42,7 @@ MINED = replace(ROW, state=OutboxState.MINED, block_number=9, block_hash=BLOCK, 
 LOST = replace(ROW, lost_block=10)
 RECEIPT = TransactionReceipt(HASH, 9, BLOCK, succeeded=True, gas_used=1)
 WAITING = TransactionStatus(sender_nonce=5, head_number=10, base_fee_wei=50, receipt=None, is_known=True)
+CAP = 10**12
 TAKEN = replace(WAITING, sender_nonce=6, is_known=False)
 
 SITUATIONS = [
@@ -83,21 +84,22 @@ SITUATIONS = [
 
 @pytest.mark.parametrize(("row", "status", "action"), [each[1:] for each in SITUATIONS], ids=[s[0] for s in SITUATIONS])
 def test_the_next_action(row: OutboxRow, status: TransactionStatus, action: OutboxAction) -> None:
-    assert next_outbox_action(row, status, depth=3) is action
+    assert next_outbox_action(row, status, depth=3, cap_wei=CAP) is action
 
 
 def test_a_row_that_was_never_signed_is_not_in_flight() -> None:
     with pytest.raises(ValueError, match="nonce"):
-        next_outbox_action(replace(ROW, nonce=None), WAITING, depth=3)
+        next_outbox_action(replace(ROW, nonce=None), WAITING, depth=3, cap_wei=CAP)
 
 
 @pytest.mark.parametrize("now", [GasFees(0, 0), GasFees(50, 1), GasFees(10_000, 3)])
 def test_a_raised_fee_is_enough_to_replace_the_last(now: GasFees) -> None:
-    fees = bumped_fees(VERSION, now)
+    fees = bumped_fees(ROW, now, cap_wei=CAP)
     assert fees.max_wei >= max(now.max_wei, VERSION.max_wei * 110 // 100)
     assert fees.tip_wei >= max(now.tip_wei, VERSION.tip_wei * 110 // 100)
     assert fees.max_wei >= fees.tip_wei
 
 
 def test_a_fee_of_nothing_can_be_raised_too() -> None:
-    assert bumped_fees(replace(VERSION, max_wei=0, tip_wei=0), GasFees(0, 0)) == GasFees(1, 1)
+    free = replace(VERSION, max_wei=0, tip_wei=0)
+    assert bumped_fees(replace(ROW, signed=(free,)), GasFees(0, 0), cap_wei=CAP) == GasFees(1, 1)

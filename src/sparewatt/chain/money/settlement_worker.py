@@ -16,6 +16,7 @@ from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.chain.requests.processor import ChainRequestProcessor
 from sparewatt.chain.requests.providers import provider_handlers
 from sparewatt.chain.requests.withdrawals import withdrawal_handlers
+from sparewatt.chain.senders import SenderPool
 from sparewatt.core.clock import Clock
 from sparewatt.core.limits import TRANSFER_NANO_MAX
 from sparewatt.core.log import Logger
@@ -39,6 +40,8 @@ class SettlementConfig:
     operator: str
     depth: int
     test_money: bool
+    senders: tuple[str, ...] = ()
+    """Keys beside the operator's that relay requests."""
 
 
 def split_deposit(event_id: str, nano: int) -> list[ConfirmedDeposit]:
@@ -93,12 +96,12 @@ class SettlementWorker:
     roots: RootPoster
 
     async def step(self) -> bool:
-        """True if there may be more events. Requests wait: the events of a finished request are posted first."""
+        """True if there is more to do. Requests wait: the events of a finished request are posted first."""
         if any([await delivery.step() for delivery in self.deliveries]):
             return True
-        await self.requests.step()
+        is_sending = await self.requests.step()
         await self.roots.step()
-        return False
+        return is_sending
 
 
 def make_settlement_worker(
@@ -121,11 +124,12 @@ def make_settlement_worker(
         **provider_handlers(context),
         **withdrawal_handlers(context),
     }
+    senders = SenderPool(client, store, (*config.senders, config.operator))
     return SettlementWorker(
         deliveries=[
             EventDelivery(store, "deposits", deposited, config.depth, handler.handle_deposit),
             EventDelivery(store, "payouts", paid_out, config.depth, handler.handle_payout_event),
         ],
-        requests=ChainRequestProcessor(store, database.chain_requests, handlers, config.operator),
+        requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
     )

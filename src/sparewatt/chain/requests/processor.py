@@ -8,6 +8,7 @@ from enum import Enum
 from typing import assert_never
 
 from sparewatt.chain.requests.handler import CallBatch, RequestHandler
+from sparewatt.chain.senders import SenderPool, choose_sender, with_calls
 from sparewatt.core.errors import ChainReverted, InvalidField
 from sparewatt.core.log import Logger
 from sparewatt.evm.model import hex_of
@@ -24,6 +25,8 @@ from sparewatt.store.request_params import ChainRequestKind
 _log = Logger("sparewatt.chain")
 REQUESTS_PER_STEP = 16
 """Requests that become transactions in one step; each needs a few requests to the chain's node."""
+CHECKED_PER_STEP = 64
+"""Requests whose outcome is looked up in one step; those that can end come first."""
 STEPS_MAX = 8
 """Of one request; a handler that wants more has a mistake."""
 
@@ -54,21 +57,26 @@ class ChainRequestProcessor:
     store: ChainStore
     requests: ChainRequestStore
     handlers: Mapping[ChainRequestKind, RequestHandler]
-    sender: str
-    """Relays the transactions and pays the gas."""
+    senders: SenderPool
+    """The keys that relay the transactions and pay the gas."""
 
-    async def step(self) -> None:
-        """Runs after final events were delivered, so that the ledger has what a finished request did."""
-        for row in await self.requests.list_decided(limit=REQUESTS_PER_STEP):
+    async def step(self) -> bool:
+        """True if something was decided. Runs after final events were delivered: the ledger has what a request did."""
+        await self.senders.relieve()
+        for row in await self.requests.list_decided(limit=CHECKED_PER_STEP):
             await self._check_outcome(row)
-        for row in await self.requests.list_asked(limit=REQUESTS_PER_STEP):
-            await self._send_step(row)
+        asked = await self.requests.list_asked(limit=REQUESTS_PER_STEP)
+        loads = await self.senders.loads() if asked else []
+        for row in asked:
+            sender = choose_sender(loads, stuck_s=self.senders.stuck_s)
+            loads = with_calls(loads, sender, await self._send_step(row, sender))
+        return bool(asked)
 
     async def _check_outcome(self, row: ChainRequestRow) -> None:
         sent = await self.requests.list_sent(row.id)
         match outcome_of(sent):
             case StepOutcome.OPEN:
-                pass
+                await self._note_first_sight(row, sent)
             case StepOutcome.GONE:
                 await self._fail(row, "the network changed to another chain meanwhile.")
             case StepOutcome.FAILED:
@@ -82,20 +90,33 @@ class ChainRequestProcessor:
 
     async def _finish(self, row: ChainRequestRow, sent: Sequence[SentCall]) -> None:
         """With what its events say. The index has them: it is past the block of a final transaction."""
-        handler, hashes = self.handlers.get(row.kind), [each.tx_hash for each in sent if each.tx_hash is not None]
-        if handler is not None and handler.result_events:
-            events = await self.store.events_of(hashes, names=handler.result_events)
-            await self.requests.note_result(row.id, handler.read_result(row, events))
-        tx = hex_of(hashes[-1]) if hashes else None
+        await self._note_result(row, sent)
+        tx = hex_of(sent[-1].tx_hash) if sent and sent[-1].tx_hash is not None else None
         await self.requests.finish(row.id, ChainRequestState.DONE, tx=tx)
 
-    async def _send_step(self, row: ChainRequestRow) -> None:
+    async def _note_first_sight(self, row: ChainRequestRow, sent: Sequence[SentCall]) -> None:
+        """What is found by looking (an order's id) need not be final to be of use."""
+        if sent[-1].state is OutboxState.MINED:
+            await self._note_result(row, sent)
+
+    async def _note_result(self, row: ChainRequestRow, sent: Sequence[SentCall]) -> None:
+        handler = self.handlers.get(row.kind)
+        if handler is None or not handler.result_events:
+            return
+        hashes = [each.tx_hash for each in sent if each.tx_hash is not None]
+        result = handler.read_result(row, await self.store.events_of(hashes, names=handler.result_events))
+        if result and result != row.result:
+            await self.requests.note_result(row.id, result)
+
+    async def _send_step(self, row: ChainRequestRow, sender: str) -> int:
+        """How many calls it gave the sender."""
         try:
             batch = await self._handler(row).build_calls(row)
         except (InvalidField, ChainReverted) as error:
             await self._fail(row, error.message)
-            return
-        await self._apply(row, batch)
+            return 0
+        await self._apply(row, batch, sender)
+        return len(batch.calls)
 
     def _handler(self, row: ChainRequestRow) -> RequestHandler:
         handler = self.handlers.get(row.kind)
@@ -105,14 +126,14 @@ class ChainRequestProcessor:
             raise InvalidField("It was asked by a process of another release. Ask again.")
         return handler
 
-    async def _apply(self, row: ChainRequestRow, batch: CallBatch) -> None:
+    async def _apply(self, row: ChainRequestRow, batch: CallBatch, sender: str) -> None:
         if batch.wait_s > 0:
             await self.requests.postpone(row.id, seconds=batch.wait_s)
         elif batch.calls:
             calls = [
                 OutboxCall(_business_id(row, name), call.to, call.data, call.gas_limit) for name, call in batch.calls
             ]
-            await self.requests.enqueue_calls(row, sender=self.sender, calls=calls, more_steps=batch.more_steps)
+            await self.requests.enqueue_calls(row, sender=sender, calls=calls, more_steps=batch.more_steps)
         elif batch.more_steps:
             await self.requests.begin_next_step(row)
         else:
