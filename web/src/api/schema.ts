@@ -255,6 +255,12 @@ export interface CompletionRequest {
   suffix?: string | null;
 }
 
+export interface CompliancePair {
+  id: number;
+  standard: string;
+  auditor: string;
+}
+
 export type ContentPart = { type: "text"; text: string; } | { type: "image_url"; image_url: { url: string; }; };
 
 /** How much of the answer earlier nodes had written when this node took over. */
@@ -541,6 +547,12 @@ export interface GpuMeasures {
   fp16_tflops: number | null;
 }
 
+export interface GpuModelEntry {
+  id: number;
+  name: string;
+  class: number;
+}
+
 /** One GPU now. A value that its driver does not report is None. */
 export interface GpuSensors {
   vram_free_bytes: number | null;
@@ -742,6 +754,16 @@ export interface LoginBody {
 
 export interface LogoutResult {
   logged_out: boolean;
+}
+
+/** The ids that masks and claims on chain consist of. An id never changes its meaning; 0 is none or unknown. */
+export interface MarketTables {
+  countries: TableEntry[];
+  zones: ZoneEntry[];
+  gpu_models: GpuModelEntry[];
+  gpu_classes: TableEntry[];
+  tiers: TableEntry[];
+  compliance: CompliancePair[];
 }
 
 /** One node's attempt at a job. Times are milliseconds since the request arrived. */
@@ -1527,6 +1549,11 @@ export interface StatusBody {
   id?: string | null;
 }
 
+export interface TableEntry {
+  id: number;
+  name: string;
+}
+
 /** Whole, or one event of a stream: both have the same shape. */
 export interface TextCompletion {
   id: string;
@@ -1634,4 +1661,10 @@ export interface WheelInfo {
   sha256: string;
   bytes: number;
   install: string;
+}
+
+export interface ZoneEntry {
+  id: number;
+  name: string;
+  distances_ms: number[];
 }
