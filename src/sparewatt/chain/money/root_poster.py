@@ -82,9 +82,7 @@ class RootPoster:
         pool = await credit_pool(self.client, self.settlement)
         stopped = bool(await call_view(self.client, self.settlement, "stopped", CREDIT_POOL_ID))
         delayed = await self._is_delayed(pool)
-        action = next_root_action(
-            batch, pool, test_money=self.test_money, is_stopped=stopped, is_delayed=delayed
-        )
+        action = next_root_action(batch, pool, test_money=self.test_money, is_stopped=stopped, is_delayed=delayed)
         match action:
             case RootAction.WAIT | RootAction.UNDER_DELAY:
                 pass
