@@ -113,6 +113,7 @@ MATRIX = {
     "GET /v1/ledger/audit": operators(),
     "POST /v1/ledger/rebuild": operators(body={}),
     "GET /v1/chain": known(),
+    "GET /v1/market/tables": everybody(),
     "POST /v1/chain/rpc": known((503,), body={"method": "eth_chainId"}),
     "GET /": everybody(),
     "GET /openapi.json": everybody(),

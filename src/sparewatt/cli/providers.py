@@ -79,16 +79,17 @@ def register(client: ApiClient, *, node: str, wallet: str | None, as_json: bool)
 @providers.command("bond", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("wanted", metavar="NODE_OR_ADDRESS")
 @click.argument("usd", metavar="USD")
+@click.option("--from", "source", type=click.Choice(["credits", "earnings"]), default="credits", show_default=True)
 @id_option
 @network_options
-@examples("sparewatt providers bond berlin-4090 10")
-def bond(client: ApiClient, *, wanted: str, usd: str, reference: str | None, as_json: bool) -> None:
-    """Add to a provider's bond, out of your credits. It answers for bids and leases that the node does not keep.
+@examples("sparewatt providers bond berlin-4090 10", "sparewatt providers bond berlin-4090 2.50 --from earnings")
+def bond(client: ApiClient, *, wanted: str, usd: str, source: str, reference: str | None, as_json: bool) -> None:
+    """Add to a provider's bond, out of credits or earnings. It answers for bids and leases that the node does not keep.
 
     A bid needs an hour of the order's highest price as free bond.
     """
     _announce("Bonding on the chain …", as_json=as_json)
-    body = amount_body(usd, reference=reference)
+    body = amount_body(usd, reference=reference) | {"source": source}
     _report(client.post(path_of("providers", wanted, "bond"), body), "Bonded.", as_json=as_json)
 
 

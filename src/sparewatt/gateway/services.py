@@ -27,6 +27,7 @@ from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackR
 from sparewatt.cluster.shared_idempotency import SharedIdempotency
 from sparewatt.core.clock import Clock
 from sparewatt.core.drain import DrainState
+from sparewatt.core.errors import StartupError
 from sparewatt.core.health import HealthState
 from sparewatt.core.ids import AccountId, NodeId, new_id
 from sparewatt.core.rng import Rng
@@ -50,6 +51,7 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
+from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
@@ -59,6 +61,7 @@ from sparewatt.leasing.node_keys import NodeKeyRequests
 from sparewatt.leasing.provider_service import ProviderService
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.link.gateway_end import NodeLink
+from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
 from sparewatt.protocol.link.frames import NodeKeyRequest
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.database import Database
@@ -186,7 +189,9 @@ class Services:
             requests=ChainRequestClient(self.database.chain_requests, self.clock),
             node_keys=self.node_keys,
             custody=self.custody,
+            claim=self.money.claim,
             specs_of=specs_of,
+            is_test_money=self.settings.development,
         )
 
     def _make_inference(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
@@ -354,7 +359,7 @@ async def assemble(
     services = Services(
         settings=settings,
         database=database,
-        table=NodeTable(),
+        table=NodeTable(zones=NodeZones(gateway_zone=_zone_of(settings.region))),
         accounting=accounting,
         custody=custody,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
@@ -370,6 +375,17 @@ async def assemble(
     await services.aliases.reload()
     await services.load_known_nodes()
     return services
+
+
+def _zone_of(region: str | None) -> int:
+    """The zone of this gateway, 0 if the operator does not say. Raises StartupError for a word that names none."""
+    zone = zone_of_region(region) if region else UNKNOWN_ZONE
+    if region and zone == UNKNOWN_ZONE:
+        raise StartupError(
+            f"The setting 'region' of the gateway names no one zone: {region[:60]!r}. Give a country or a part of one, "
+            "such as DE or us-west."
+        )
+    return zone
 
 
 def _peer_credits(client: PeerClient, peers: Peers) -> PeerCredits:

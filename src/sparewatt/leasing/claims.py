@@ -10,6 +10,8 @@ import msgspec
 from sparewatt.protocol.link.node_report import NodeSpecs
 
 GPU_UNITS_MAX = (1 << 16) - 1
+OTHER_GPU = 255
+"""The id of a GPU that the market's table does not have."""
 NANO_PER_MICRO = 1_000
 
 
@@ -27,6 +29,7 @@ class ProviderClaims(msgspec.Struct, frozen=True):
 
 def claims_of(specs: NodeSpecs) -> ProviderClaims:
     return ProviderClaims(
+        gpu_model=OTHER_GPU if specs.gpu_count else 0,
         gpu_units=min(specs.gpu_count, GPU_UNITS_MAX),
         price_hint_uusd=specs.hourly_price_nano // NANO_PER_MICRO,
     )

@@ -6,7 +6,7 @@ the chain's process carries it out whether or not anyone waits. What a provider 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -15,6 +15,7 @@ from sparewatt.accounts.custody import Custody
 from sparewatt.core.errors import (
     ChainUnavailable,
     IdReused,
+    InsufficientCredits,
     InvalidField,
     LeasesOff,
     NotOwner,
@@ -27,10 +28,12 @@ from sparewatt.evm.contract_abi import Contract, shipped_abis
 from sparewatt.leasing.claims import claims_of
 from sparewatt.leasing.node_keys import NodeKeyRequests
 from sparewatt.ledger.chain_request_client import ChainRequestClient, is_finished
+from sparewatt.protocol.api.providers import BondSource
 from sparewatt.protocol.link.frames import NodeKeyRequest
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.chain import ChainIndexRow
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, NewChainRequest
+from sparewatt.store.credit_holds import CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.providers import ProviderRow, ProviderState, ProviderStatus
 from sparewatt.store.request_params import ChainRequestKind, ProviderParams, RegisterParams, StatusParams
@@ -73,8 +76,12 @@ class ProviderService:
     requests: ChainRequestClient
     node_keys: NodeKeyRequests
     custody: Custody
+    claim: Callable[[AccountId], Awaitable[object]]
+    """Brings all that an account has earned, and can claim, to its address."""
     specs_of: Callable[[NodeId], NodeSpecs | None]
     """What a node reports; None for one that is not known here."""
+    is_test_money: bool
+    """Whether free credits count as money on the chain."""
 
     # reads
 
@@ -133,7 +140,9 @@ class ProviderService:
         index = await self._require_chain()
         found = await self.database.providers.find_by_node(node_id)
         if found is not None and (await self._read(found)).state.status is not ProviderStatus.UNREGISTERED:
-            raise UnprocessableContent(f"This node serves the provider {found.address}, and a node serves one for ever.")
+            raise UnprocessableContent(
+                f"This node serves the provider {found.address}, and a node serves one for ever."
+            )
         signature = await self.node_keys.ask(node_id, _key_request(index, wallet.lower()))
         registry = Contract(REGISTRY, index.contracts[REGISTRY], shipped_abis()[REGISTRY].abi)
         claims = (*msgspec.structs.astuple(claims_of(specs)), bytes(32))
@@ -161,18 +170,30 @@ class ProviderService:
 
     # bonds and status
 
-    async def bond(self, account_id: AccountId, wanted: str, nano: Nano, *, reference: str) -> ProviderChange:
-        """Add to its bond, out of the account's credits."""
-        row = await self._require_registered(account_id, wanted)
+    async def bond(
+        self, account_id: AccountId, wanted: str, nano: Nano, *, reference: str, source: BondSource = "credits"
+    ) -> ProviderChange:
+        """Add to its bond, out of the account's credits or of what it earned. Raises InsufficientCredits."""
+        row, micro = await self._require_registered(account_id, wanted), _micro(nano)
         account = await self.database.accounts.find_account(account_id)
         if account is None or account.chain_address is None:
             raise InvalidField("This account has no address on the chain.")
-        request_id = f"bond:{account_id}:{reference}"
-        params = ProviderParams(provider=row.address)
-        request = NewChainRequest(
-            request_id, ChainRequestKind.BOND, account_id, account.chain_address, _micro(nano), params
-        )
+        request_id, params = f"bond:{account_id}:{reference}", ProviderParams(provider=row.address)
+        request = NewChainRequest(request_id, ChainRequestKind.BOND, account_id, account.chain_address, micro, params)
+        if await self.database.chain_requests.find(request_id) is None:
+            await self._provide(request, nano, source)
         return await self._do(request, row)
+
+    async def _provide(self, request: NewChainRequest, nano: Nano, source: BondSource) -> None:
+        """Hold the credits, which become tokens at the account's address; or claim what was earned to that address."""
+        if source == "earnings":
+            await self.claim(request.account_id)
+            return
+        hold = CreditHoldRow(request.id, "request", request.account_id, request.address)
+        if await self.database.credit_holds.hold(hold, with_promo=self.is_test_money, nano=nano) is None:
+            raise InsufficientCredits(
+                f"Your credits do not cover ${format_usd(nano)}. 'sparewatt credits' shows what you have."
+            )
 
     async def unbond(self, account_id: AccountId, wanted: str, nano: Nano, *, reference: str) -> ProviderChange:
         """Take free bond out. It waits for the network's time, then comes back into the account's credits."""

@@ -28,6 +28,7 @@ from sparewatt.protocol.api.providers import (
     ProviderStatusName,
     RegisterBody,
     StatusBody,
+    UnbondBody,
     WalletBody,
     WalletTransactionReply,
 )
@@ -76,16 +77,18 @@ class ProviderEndpoints:
 
     @endpoint("POST /v1/providers/{provider}/bond", access="admin", body=BondBody, status=201, other_statuses=(200,))
     async def add_bond(self, request: web.Request, principal: Principal) -> Reply[ProviderChanged]:
-        """Add to a provider's bond, out of your credits."""
+        """Add to a provider's bond, out of your credits or of your earnings."""
         body = await read_json(request, BondBody)
         nano, reference = amount_of(body), reference_of(body, rng=self.rng)
         wanted, account_id = self._wanted(request), principal.account_id
-        return self._reply(await self.providers.bond(account_id, wanted, nano, reference=reference))
+        return self._reply(await self.providers.bond(account_id, wanted, nano, reference=reference, source=body.source))
 
-    @endpoint("POST /v1/providers/{provider}/unbond", access="admin", body=BondBody, status=201, other_statuses=(200,))
+    @endpoint(
+        "POST /v1/providers/{provider}/unbond", access="admin", body=UnbondBody, status=201, other_statuses=(200,)
+    )
     async def take_bond(self, request: web.Request, principal: Principal) -> Reply[ProviderChanged]:
         """Take free bond out. It stays at risk for the network's unbonding time, then becomes credits."""
-        body = await read_json(request, BondBody)
+        body = await read_json(request, UnbondBody)
         nano, reference = amount_of(body), reference_of(body, rng=self.rng)
         wanted, account_id = self._wanted(request), principal.account_id
         return self._reply(await self.providers.unbond(account_id, wanted, nano, reference=reference))
@@ -96,9 +99,7 @@ class ProviderEndpoints:
         body = await read_json(request, StatusBody)
         reference = usable_reference(body.id, rng=self.rng)
         wanted, status = self._wanted(request), ProviderStatus[body.status.upper()]
-        return self._reply(
-            await self.providers.set_status(principal.account_id, wanted, status, reference=reference)
-        )
+        return self._reply(await self.providers.set_status(principal.account_id, wanted, status, reference=reference))
 
     def _wanted(self, request: web.Request) -> str:
         """The address that the path names, of a provider or a node; or a node's, by its name."""

@@ -67,22 +67,24 @@ class RequestContext:
         """The signature that a contract's `…_with_signature` wants."""
         return key.sign(message_digest(contract_domain(chain_id=self.chain_id, contract=contract.address), message))
 
-    async def payment_calls(self, key: SigningKey, *, spender: Contract, micro: int) -> list[NamedCall]:
+    async def payment_calls(
+        self, key: SigningKey, *, spender: Contract, micro: int, may_mint: bool = True
+    ) -> list[NamedCall]:
         """Let a contract take `micro` from the key's address: a permit, and the faucet where test money is missing.
 
-        Raises InvalidField if real money is missing.
+        `may_mint`: whether somebody has paid for the missing test money. Raises InvalidField if money is missing.
         """
         token = await settlement_token(self.client, self.contracts[SETTLEMENT])
         missing = micro - int(await self.view(token, "balanceOf", key.address))
         return [
-            *self._faucet_calls(token, key.address, missing),
+            *self._faucet_calls(token, key.address, missing, may_mint=may_mint),
             ("permit", await self._permit(token, key, spender, micro)),
         ]
 
-    def _faucet_calls(self, token: Contract, address: str, missing: int) -> list[NamedCall]:
+    def _faucet_calls(self, token: Contract, address: str, missing: int, *, may_mint: bool) -> list[NamedCall]:
         if missing <= 0:
             return []
-        if not self.test_money:
+        if not (self.test_money and may_mint):
             short = format_usd(Nano(missing * NANO_PER_MICRO))
             raise InvalidField(f"{address} lacks ${short} of the token at {token.address}: send it there first.")
         return [("faucet", token.encode_call("faucet", address, missing))]

@@ -99,14 +99,15 @@ async def _status_call(context: RequestContext, key: SigningKey, status: Provide
 
 @dataclass(frozen=True, slots=True)
 class BondHandler(RequestHandler):
-    """Out of the account's address, which gets the tokens first where they are test money."""
+    """Out of the account's address. Credits that are held for the request become tokens there first."""
 
     context: RequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, stakes, provider = self.context, self.context.contracts[STAKES], row.params.provider
         key = await context.account_key(row)
-        payment = await context.payment_calls(key, spender=stakes, micro=row.micro)
+        is_from_credits = await context.database.credit_holds.find(row.id) is not None
+        payment = await context.payment_calls(key, spender=stakes, micro=row.micro, may_mint=is_from_credits)
         nonce, deadline = await context.next_nonce(stakes, row.address), await context.deadline()
         signature = context.sign(key, stakes, DepositBond(row.address, provider, row.micro, nonce, deadline))
         args = (row.address, provider, row.micro, deadline, signature)
@@ -142,7 +143,8 @@ class UnbondHandler(RequestHandler):
         """All that is unbonding, and what the contract owes already: another request may have withdrawn it before."""
         context, stakes = self.context, self.context.contracts[STAKES]
         bond = _Bond(*await context.view(stakes, "bond_of", row.address))
-        wait_s = bond.ready_at + READY_MARGIN_S - context.clock.unix_s()
+        now = max(context.clock.unix_s(), (await context.client.head()).unix_s)
+        wait_s = bond.ready_at + READY_MARGIN_S - now
         if bond.unbonding and wait_s > 0:
             return CallBatch(wait_s=min(wait_s, BOND_POLL_S))
         calls = list[NamedCall]()

@@ -16,6 +16,7 @@ from sparewatt.protocol.api.credits import AmountBody
 ProviderStatusName = Literal["unregistered", "registered", "active", "maintenance", "suspended", "left"]
 ChosenStatus = Literal["active", "maintenance", "left"]
 """What an owner may set."""
+BondSource = Literal["credits", "earnings"]
 AddressText = Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")]
 
 
@@ -94,7 +95,12 @@ class WalletTransactionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BondBody(AmountBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An amount of bond to add or to take out."""
+    source: BondSource = "credits"
+    """What pays for it. `earnings`: what your account has earned and claimed, or can claim now."""
+
+
+class UnbondBody(AmountBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much bond to take out."""
 
 
 class StatusBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
