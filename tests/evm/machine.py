@@ -29,6 +29,7 @@ sys.setrecursionlimit(max(_limit, 10_000))  # the EVM's own calls nest deeper th
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARTIFACTS = ROOT / "src" / "sparewatt" / "chain" / "artifacts"
+CHAIN_ID = 31_337
 START = 1_800_000_000
 GAS = 30_000_000
 
@@ -177,6 +178,13 @@ def deploy(name: str, *args: Any, who: str = "0x" + "dd" * 20) -> Contract:
     if done.is_error:
         raise Reverted(reason_of(bytes(done.output)))
     return Contract(name, str(address).lower())
+
+
+def set_chain_id(chain_id: int) -> None:
+    boa.env.evm.patch.chain_id = chain_id
+
+
+set_chain_id(CHAIN_ID)
 
 
 def now() -> int:

@@ -12,10 +12,10 @@ from sparewatt.protocol.contracts.merkle import MerkleTree
 from sparewatt.protocol.contracts.meta_transactions import NodeKey, VoteKey
 from sparewatt.protocol.signing import Domain, SigningKey
 from sparewatt.protocol.typed_message import TypedMessage, contract_domain, message_digest
-from tests.evm.machine import START, Contract, deploy, set_time, wait
+from tests.evm.machine import CHAIN_ID, START, Contract, deploy, set_time, wait
 
-CHAIN_ID = 1
 ATTEMPT_S, CHALLENGE_S, UNBOND_S, BOOK_S, EXIT_S, SPACING_S = 60, 600, 3600, 60, 3600, 10
+ACTIVATE_S, ROOT_DELAY_S = 2, 500
 MIN_STAKE = 100_000_000
 BOOK_BOND = 5_000_000
 FEE_BPS = 500
@@ -82,6 +82,13 @@ class Network:
             self.token.approve(vault.address, MAX, who=account)
 
     def add_validator(self, number: int, *, stake: int = MIN_STAKE) -> Validator:
+        """Join and wait until the stake weighs."""
+        validator = self.join(number, stake=stake)
+        wait(ACTIVATE_S)
+        self.stakes.activate(validator.operator.address)
+        return validator
+
+    def join(self, number: int, *, stake: int = MIN_STAKE) -> Validator:
         validator = Validator(key(1000 + number), key(2000 + number))
         operator, vote_key = validator.operator.address, validator.vote_key.address
         self.fund(operator)
@@ -136,17 +143,19 @@ def profile_of(provider: str, *, epoch: int = 1, **changes: Any) -> Profile:
 def bare_network(*, token: str = "token") -> Network:
     set_time(START)
     coin = deploy(token)
-    registry = deploy("provider_registry", GUARDIAN, ATTEMPT_S)
-    stakes = deploy("stake_registry", coin.address, INSURANCE, MIN_STAKE, ATTEMPT_S, CHALLENGE_S, UNBOND_S)
+    times = ATTEMPT_S, CHALLENGE_S, UNBOND_S, ACTIVATE_S
+    stakes = deploy("stake_registry", coin.address, INSURANCE, MIN_STAKE, *times)
+    registry = deploy("provider_registry", GUARDIAN, stakes.address)
     escrow = deploy("escrow", coin.address, TREASURY, FEE_BPS)
-    tasks = deploy("task_manager", stakes.address, registry.address, ATTEMPT_S, SPACING_S)
+    tasks = deploy("task_manager", stakes.address, registry.address, SPACING_S)
     sisters = [contract.address for contract in (registry, stakes, escrow, tasks)]
     orders = deploy("deployment_order", *sisters, coin.address)
     moves = deploy("lease_moves", orders.address)
     parts = [stakes.address, registry.address, orders.address, tasks.address]
     dispute = deploy("dispute", *parts)
     book = deploy("dispute_book", coin.address, *parts, BOOK_S, BOOK_BOND)
-    settlement = deploy("settlement", coin.address, stakes.address, OPERATOR, EXIT_S)
+    keys = OPERATOR, GUARDIAN
+    settlement = deploy("settlement", coin.address, stakes.address, *keys, ROOT_DELAY_S, EXIT_S, BOOK_S)
     network = Network(coin, registry, stakes, escrow, tasks, orders, moves, dispute, book, settlement)
     stakes.wire(orders.address, [dispute.address, book.address], who=DEPLOYER)
     escrow.wire(orders.address, who=DEPLOYER)
