@@ -22,8 +22,19 @@ from sparewatt.protocol.contracts.merkle import merkle_tree
 from sparewatt.protocol.signing import keccak256
 from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import Order, place_order
-from tests.evm.machine import refused, wait
-from tests.evm.network import ATTEMPT_S, BOOK_BOND, BOOK_S, CHALLENGE_S, INSURANCE, MIN_STAKE, USD, Network, key
+from tests.evm.machine import refused, rolled_back, wait
+from tests.evm.network import (
+    ATTEMPT_S,
+    BOOK_BOND,
+    BOOK_S,
+    CHALLENGE_S,
+    INSURANCE,
+    MIN_STAKE,
+    SPACING_S,
+    USD,
+    Network,
+    key,
+)
 
 PRICES = {0: 2 * USD, 1: USD, 2: 3 * USD, 3: 4 * USD}
 CHALLENGER = key(71).address
@@ -84,7 +95,8 @@ def test_a_false_leaf_costs_its_signer_half(order: Order, changes: dict[str, int
     challenge_leaf(order, book, 2)
     assert slashed(order) == MIN_STAKE // 2
     assert order.network.stakes.owed(CHALLENGER) == MIN_STAKE // 20
-    assert order.network.stakes.owed(order.network.providers[2].address) == MIN_STAKE // 5
+    assert order.network.stakes.owed(order.renter.address) == MIN_STAKE // 5
+    assert order.network.stakes.owed(order.network.providers[2].address) == 0  # whom the leaf favoured
     assert order.network.stakes.owed(INSURANCE) == MIN_STAKE // 4
     with refused("ALREADY_PUNISHED"):
         challenge_leaf(order, book, 2)
@@ -227,9 +239,10 @@ def test_leaves_out_of_order_or_twice_are_a_fault(order: Order) -> None:
     for leaves in ([1, 0, 2, 3], [0, 0, 1, 2]):
         shuffled = tuple(honest.leaves[i] for i in leaves)
         book = replace(honest, leaves=shuffled, tree=merkle_tree([struct_hash(leaf) for leaf in shuffled]))
-        task = replace(order.task(book), attempt=leaves[0])
-        order.network.dispute.challenge_order(*accused(order, task), placed(book, 0), placed(book, 1))
-    assert slashed(order) == MIN_STAKE
+        with rolled_back():
+            order.network.dispute.challenge_order(*accused(order, order.task(book)), placed(book, 0), placed(book, 1))
+            assert slashed(order) == MIN_STAKE // 2
+            assert order.network.stakes.owed(order.renter.address) == MIN_STAKE // 5
     for i in range(3):
         with refused("NO_FAULT"):
             order.network.dispute.challenge_order(
@@ -343,6 +356,26 @@ def test_two_snapshots_in_one_round_are_a_fault_for_a_while(network: Network) ->
     future = [replace(s, epoch=2) for s in shots]
     double_sign(network, SNAPSHOT, future, [words(2, 0, s.root, 1, bytes(32)) for s in future])
     assert slashed(order) == MIN_STAKE // 20
+    none = [replace(s, epoch=0) for s in shots]
+    with refused("UNKNOWN_EPOCH"):
+        double_sign(network, SNAPSHOT, none, [words(0, 0, s.root, 1, bytes(32)) for s in none])
+
+
+def test_a_snapshots_double_signer_is_judged_by_its_stake_of_that_time(network: Network) -> None:
+    one, little = network.validators[0], network.stakes.version()
+    wait(1)
+    network.add_stake(one.operator.address, 99 * MIN_STAKE)
+    one.history_index += 1
+    wait(SPACING_S)
+    network.post_snapshot(list(network.profiles))
+    one.history_index -= 1
+    shots = [ReputationSnapshot(network.epoch + 1, 0, bytes([n]) * 32, 1, bytes(32)) for n in (1, 2)]
+    shown = [words(network.epoch + 1, 0, s.root, 1, bytes(32)) for s in shots]
+    a, b = (network.signed(one.vote_key, network.tasks, s) for s in shots)
+    with refused("WRONG_STAKE_VERSION"):
+        network.dispute.prove_double_sign(SNAPSHOT, shown[0], a, shown[1], b, little, 0)
+    network.dispute.prove_double_sign(SNAPSHOT, shown[0], a, shown[1], b, network.stakes.version(), 1)
+    assert network.stakes.validator_of(one.operator.address)[1] == 95 * MIN_STAKE
 
 
 def test_double_signing_is_shown_in_the_right_shape(order: Order) -> None:
@@ -358,11 +391,97 @@ def test_evidence_counts_for_a_time_and_for_known_orders(order: Order) -> None:
     book = with_leaf(order, order.book(PRICES), 2, score=1)
     task = replace(order.task(book), order_id=b"\1" * 32)
     shown: Any = (order.policy.values(), placed(book, 2), [], True)
-    with refused("UNKNOWN_ORDER"):
+    with refused("UNKNOWN_ATTEMPT"):
         order.network.dispute.challenge_leaf(*accused(order, task), *shown)
     wait(ATTEMPT_S + CHALLENGE_S + 1)
     with refused("TOO_LATE"):
         challenge_leaf(order, book, 2)
+
+
+def reopened(order: Order) -> None:
+    """The next attempt, right after the last one ran out."""
+    wait(ATTEMPT_S + 1)
+    order.network.orders.expire_attempt(order.order_id)
+    order.network.orders.reopen(order.order_id, order.policy.values())
+    order.attempt += 1
+    order.stake_version = order.network.stakes.version()
+
+
+def test_each_attempt_has_a_time_of_its_own(order: Order) -> None:
+    """A later attempt neither closes the time of an earlier one nor opens it again."""
+    first = replace(order)
+    book = with_leaf(first, first.book(PRICES), 2, score=1)
+    reopened(order)
+    with rolled_back():
+        challenge_leaf(first, book, 2)
+        assert slashed(order) == MIN_STAKE // 2
+    wait(CHALLENGE_S)
+    with refused("TOO_LATE"):
+        challenge_leaf(first, book, 2)
+    challenge_leaf(order, with_leaf(order, order.book(PRICES), 2, score=1), 2)
+
+
+def test_bidders_answer_for_each_attempt_with_its_own_key(order: Order) -> None:
+    """Two changes of the key later, the first attempt's commits are still the provider's."""
+    network, provider = order.network, order.network.providers[1]
+    first, old = replace(order), provider.node_key
+    for number in (81, 82):
+        wait(ATTEMPT_S + 1)
+        network.set_node_key(provider, key(number))
+    wait(1)
+    network.orders.expire_attempt(order.order_id)
+    network.orders.reopen(order.order_id, order.policy.values())
+    order.attempt += 1
+    with refused("NOT_SIGNED_BY_NODE_KEY"):
+        two_commits(order, attempt=1, signer=old)
+    with refused("NOT_SIGNED_BY_NODE_KEY"):
+        two_commits(first)
+    two_commits(first, signer=old)
+    two_commits(order, attempt=1)
+    assert network.stakes.owed(CHALLENGER) == 2 * (3 * USD // 60)
+
+
+def test_a_culprit_does_not_report_itself_where_it_had_little_stake(order: Order) -> None:
+    """Else a validator that has grown pays a share of its first stake, and is out of reach for all others."""
+    network, one = order.network, order.network.validators[0]
+    little = order.stake_version
+    wait(1)
+    network.add_stake(one.operator.address, 99 * MIN_STAKE)
+    wait(1)
+    grown = place_order(network)
+    lists = [CommitList(grown.order_id, 0, ids) for ids in ((b"\1" * 32,), (b"\2" * 32,))]
+    shown = [list_words(grown, each.bid_ids) for each in lists]
+    signatures = [network.signed(one.vote_key, network.tasks, each) for each in lists]
+    evidence = (COMMIT_LIST, shown[0], signatures[0], shown[1], signatures[1])
+    with refused("WRONG_STAKE_VERSION"):
+        network.dispute.prove_double_sign(*evidence, little, 0)
+    book = with_leaf(grown, grown.book(PRICES), 2, score=1)
+    dummy = replace(grown.task(book), stake_version=little)
+    proof = profile_proof(network, book.leaves[2].provider)
+    with refused("WRONG_STAKE_VERSION"):
+        network.dispute.challenge_leaf(
+            *accused(grown, dummy), grown.policy.values(), placed(book, 2), proof, False, who=CHALLENGER
+        )
+    network.dispute.prove_double_sign(*evidence, grown.stake_version, 1)
+    assert network.stakes.validator_of(one.operator.address)[1] == 95 * MIN_STAKE
+
+
+def test_whoever_owns_every_party_of_an_order_still_loses_half(order: Order) -> None:
+    """A bidder that proves its own fault, as claimant and as renter: it does not empty its bond for nothing."""
+    provider = order.network.providers[1].address
+    total = sum(order.network.stakes.bond_of(provider)[:3])
+    two_commits(order)
+    back = order.network.stakes.owed(CHALLENGER) + order.network.stakes.owed(order.renter.address)
+    lost = total - sum(order.network.stakes.bond_of(provider)[:3])
+    assert lost == 3 * USD // 6
+    assert back == lost // 2
+    assert order.network.stakes.owed(INSURANCE) == lost - back
+
+
+def test_a_bid_bond_is_never_nothing(network: Network) -> None:
+    order = place_order(network, max_price_uusd=1)
+    two_commits(order)
+    assert network.stakes.owed(INSURANCE) == 1
 
 
 # Books and bidders
@@ -492,14 +611,15 @@ def test_a_certified_bid_that_was_not_revealed_costs_the_bid_bond(order: Order) 
         ({"signer": key(5)}, "NOT_SIGNED_BY_NODE_KEY"),
         ({"record": replace(order.record(book), round=1)}, "WRONG_RECORD"),
         ({"task": replace(order.task(book), bid_count=9)}, "WRONG_TASK"),
-        ({"task": replace(order.task(book), attempt=1)}, "WRONG_ATTEMPT"),
+        ({"task": replace(order.task(book), attempt=1)}, "UNKNOWN_ATTEMPT"),
     ):
         with refused(reason):
             forfeit(order, book, 1, spots=[0, 1], **kwargs)
     forfeit(order, book, 1, spots=[0, 1])
     bid_bond = 3 * USD // 6
     assert order.network.stakes.free_bond(provider) == free - bid_bond
-    assert order.network.stakes.owed(CHALLENGER) == bid_bond // 2
+    assert order.network.stakes.owed(CHALLENGER) == bid_bond // 10
+    assert order.network.stakes.owed(order.renter.address) == bid_bond * 4 // 10
     with refused("ALREADY_PUNISHED"):
         forfeit(order, book, 1, spots=[0, 1])
 
@@ -522,12 +642,12 @@ def two_commits(order: Order, *, attempt: int = 0, same: bool = False, signer: A
 def test_two_commits_cost_the_bid_bond(order: Order) -> None:
     with refused("SAME_MESSAGE"):
         two_commits(order, same=True)
-    with refused("WRONG_ATTEMPT"):
+    with refused("UNKNOWN_ATTEMPT"):
         two_commits(order, attempt=1)
     with refused("NOT_SIGNED_BY_NODE_KEY"):
         two_commits(order, signer=key(5))
     two_commits(order)
-    assert order.network.stakes.owed(CHALLENGER) == 3 * USD // 12
+    assert order.network.stakes.owed(CHALLENGER) == 3 * USD // 60
     with refused("ALREADY_PUNISHED"):
         two_commits(order)
 
