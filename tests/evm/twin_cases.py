@@ -96,8 +96,8 @@ def money_twins(n: Network) -> list[Twin]:
     order = place_order(n)
     provider = n.providers[0]
     renter = RENTER.address
-    other = place_order(n)
-    n.orders.cancel_order(other.order_id, who=renter)
+    refunded = OWNER.address  # not the renter, whose next order would use its refund up
+    n.orders.cancel_order(place_order(n, renter=OWNER).order_id, who=refunded)
     return [
         twin(
             n,
@@ -113,9 +113,9 @@ def money_twins(n: Network) -> list[Twin]:
             n,
             n.escrow,
             "withdraw_with_signature",
-            RENTER,
-            lambda nonce, by: meta_transactions.Withdraw(renter, HEIR.address, nonce, by),
-            renter,
+            OWNER,
+            lambda nonce, by: meta_transactions.Withdraw(refunded, HEIR.address, nonce, by),
+            refunded,
             HEIR.address,
         ),
         twin(
