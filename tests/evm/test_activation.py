@@ -164,7 +164,7 @@ def test_a_rest_below_the_least_stake_does_not_activate(network: Network) -> Non
 
 @pytest.mark.parametrize(("stake", "enters"), [(MIN_STAKE * 11 // 10, False), (MIN_STAKE * 11 // 10 + 1, True)])
 def test_small_stakes_do_not_fill_the_set(full: Network, stake: int, enters: bool) -> None:  # noqa: FBT001
-    """A newcomer with more than 11/10 of the lowest stake takes its place, in one version; exactly that is too little."""
+    """A newcomer with more than 11/10 of the lowest stake takes its place, in one version; with just that it waits."""
     version = full.stakes.version()
     newcomer = full.join(60, stake=stake)
     operator = newcomer.operator.address

@@ -198,25 +198,26 @@ def test_a_key_without_weight_cannot_be_slashed(network: Network) -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "unbonding", "wanted", "least", "left"),
+    ("there", "asked", "left"),
     [
-        (10, 0, 4, 4, (6, 4, 0)),
-        (3, 9, 5, 1, (0, 5, 7)),  # free money first, then what is on its way out
-        (3, 4, 9, 7, (0, 7, 0)),  # all there is, if that is enough
-        (3, 4, 9, 8, (3, 0, 4)),  # one unit less than the least: nothing
-        (0, 0, 9, 0, (0, 0, 0)),
+        ((10, 0), (4, 4), (6, 4, 0)),
+        ((3, 9), (5, 1), (0, 5, 7)),  # free money first, then what is on its way out
+        ((3, 4), (9, 7), (0, 7, 0)),  # all there is, if that is enough
+        ((3, 4), (9, 8), (3, 0, 4)),  # one unit less than the least: nothing
+        ((0, 0), (9, 0), (0, 0, 0)),
     ],
 )
 def test_a_lock_takes_what_there_is_down_to_the_least(
-    network: Network, free: int, unbonding: int, wanted: int, least: int, left: tuple[int, ...]
+    network: Network, there: tuple[int, int], asked: tuple[int, int], left: tuple[int, ...]
 ) -> None:
-    me, orders = NEW.address, network.orders.address
+    """`there` is what is free and what unbonds, `asked` what is wanted and the least."""
+    me, orders, (free, unbonding) = NEW.address, network.orders.address, there
     network.fund(me)
     if free + unbonding:
         network.stakes.deposit_bond(me, free + unbonding, who=me)
     if unbonding:
         network.stakes.unbond_bond(unbonding, who=me)
-    assert network.stakes.lock(me, wanted, least, who=orders) == left[1]
+    assert network.stakes.lock(me, *asked, who=orders) == left[1]
     assert network.stakes.bond_of(me)[:3] == left
 
 

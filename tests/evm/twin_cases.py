@@ -290,6 +290,6 @@ def lease_twins(n: Network) -> list[Twin]:
 def all_twins(network: Network) -> list[Twin]:
     return [
         case
-        for group in (registry_twins, settlement_twins, money_twins, order_twins, lease_twins)
+        for group in (settlement_twins, registry_twins, money_twins, order_twins, lease_twins)
         for case in group(network)
     ]
