@@ -33,7 +33,6 @@ from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database
 
-
 TOKEN_DECIMALS = 6
 """Prices and stakes are in millionths of a dollar: another token would make all of them wrong."""
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
