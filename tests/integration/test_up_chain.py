@@ -164,3 +164,23 @@ def test_a_network_that_wants_no_chain_has_none(shared_network: Network) -> None
     assert (reply["rpc"], reply["chain_id"]) == (None, None)
     assert "--no-chain" in reply["note"]
     assert not (shared_network.data / "chain").exists()
+    assert ask(shared_network, "GET", "/v1/network").json()["chain"] is False
+    assert "leases, and payouts on a chain, are off" in shared_network.output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/market/orders", None),
+        ("GET", "/v1/market/validators", None),
+        ("POST", "/v1/chain/rpc", {"method": "eth_chainId"}),
+        ("POST", "/v1/payouts/claim", {}),
+        ("POST", "/v1/credits/deposit", {"usd": "1", "adapter": "chain"}),
+    ],
+)
+def test_what_needs_a_chain_says_that_there_is_none(
+    shared_network: Network, method: str, path: str, body: object
+) -> None:
+    reply = ask(shared_network, method, path, body)
+    assert (reply.status, reply.json()["error"]["code"]) == (409, "no_chain")
+    assert "--no-chain" in reply.json()["error"]["message"]

@@ -111,6 +111,7 @@ def _network_groups(services: Services) -> list[object]:
             clock=clock,
             signup_mode=services.settings.signup_mode,
             has_billing=services.settings.billing,
+            has_chain=services.market.has_chain,
             is_development=services.settings.development,
         ),
         HistoryEndpoints(store=database.history, public_limiter=services.public_limits.published, clock=clock),

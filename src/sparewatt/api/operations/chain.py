@@ -111,7 +111,7 @@ class ChainEndpoints:
             head_block=index.head_number if index else None,
             events=await self.store.count_events() if index else 0,
             outbox=await self.store.count_outbox(),
-            note=None if self.chain_url else NoChain("What happens on a chain: leases, deposits, payouts").message,
+            note=None if self.chain_url else NoChain("The market of leases, with deposits and payouts,").message,
         )
 
     @endpoint(f"POST {RPC_PATH}", access="identified", body=JsonRpcCall, reply=JsonRpcReply | list[JsonRpcReply])
