@@ -103,7 +103,7 @@ MATRIX = {
     "GET /v1/earnings": known(),
     "GET /v1/earnings/summary": known(),
     "GET /v1/payouts": known(),
-    "POST /v1/payouts/claim": known((503,), body={}),
+    "POST /v1/payouts/claim": known((409,), body={}),
     "GET /v1/payouts/batches": everybody(),
     "POST /v1/payouts/batches": operators(body={}),
     "GET /v1/payouts/batches/{epoch}": everybody(GONE),
@@ -166,6 +166,7 @@ class Cast:
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
         spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
+        spare |= {"order": "0x00", "lease": "0x00"}
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()
         path = path.format(**self.things | spare)
