@@ -157,9 +157,7 @@ class Order:
         shown = (record or self.record(book)).values()
         self.network.moves.hand_over(self.order_id, shown, reason, down_since, list(votes), signature, who=who)
 
-    def take_over(
-        self, book: BidBook, position: int, *, who: str | None = None, signature: bytes = bytes(65)
-    ) -> None:
+    def take_over(self, book: BidBook, position: int, *, who: str | None = None, signature: bytes = bytes(65)) -> None:
         """The stand-in at this position claims the vacant lease, by itself unless told otherwise."""
         record = self.record(book)
         claimant = who or record.chosen[position].provider
