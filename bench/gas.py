@@ -18,7 +18,7 @@ from sparewatt.protocol.contracts.match import Down
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import RENTER, Order, place_order, policy_of
 from tests.evm.machine import Contract, boa_address, now, wait
-from tests.evm.network import OPERATOR, USD, Network, full_network, key
+from tests.evm.network import OPERATOR, ROOT_DELAY_S, USD, Network, full_network, key
 
 GOAL = 1_000_000
 LIFE = ("create_order", "accept_match, 7 votes, 3 candidates", "confirm_start", "close")
@@ -113,6 +113,7 @@ def settlement_steps(network: Network, meter: Meter) -> None:
     tree = settlement_tree(entries)
     post = (0, 1, tree.root, 64, 64 * USD)
     meter.charge("settlement post_root", network.settlement, "post_root", *post, who=OPERATOR)
+    wait(ROOT_DELAY_S)
     claim = (0, 1, entries[5].values(), 5, tree.path(5))
     meter.charge("settlement claim, 64 accounts", network.settlement, "claim", *claim, who=renter)
 

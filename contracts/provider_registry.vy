@@ -288,17 +288,6 @@ def reinstate(provider: address):
 
 @external
 @view
-def is_active(provider: address) -> bool:
-    """
-    @notice Whether a provider takes leases.
-    @param provider The provider.
-    @return True if its status is active.
-    """
-    return self.status_of[provider] == ACTIVE
-
-
-@external
-@view
 def node_key_at(provider: address, time: uint256) -> address:
     """
     @notice The node key that counts for an order opened at a moment.

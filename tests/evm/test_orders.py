@@ -10,8 +10,8 @@ import pytest
 from sparewatt.protocol.contracts.match import order_id_of
 from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import RENTER, Order, place_order, policy_of
-from tests.evm.machine import deploy, now, refused, wait
-from tests.evm.network import ATTEMPT_S, CHAIN_ID, DEPLOYER, GUARDIAN, USD, Network, bare_network, key
+from tests.evm.machine import CHAIN_ID, deploy, now, refused, wait
+from tests.evm.network import ATTEMPT_S, DEPLOYER, GUARDIAN, USD, Network, bare_network, key
 
 OPEN, MATCHED, UNMATCHED, CLOSED, EXPIRED = range(1, 6)
 PENDING, UNPLACED = 1, 4

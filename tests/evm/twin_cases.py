@@ -13,7 +13,7 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import TypedMessage, struct_hash
 from tests.evm.auction import RENTER, place_order, policy_of
 from tests.evm.machine import Contract, now, wait
-from tests.evm.network import OPERATOR, USD, Network, key
+from tests.evm.network import OPERATOR, ROOT_DELAY_S, USD, Network, key
 
 PRICES = {0: 2 * USD, 1: USD}
 CLAIMS = (1, 2, 3, 4, 8, 1, b"\1" * 32)
@@ -55,6 +55,7 @@ def settlement_twins(n: Network) -> list[Twin]:
     entry = PayoutEntry(me, 7, 0)
     tree = settlement_tree([entry])
     n.settlement.post_root(0, 1, tree.root, 1, 7, who=OPERATOR)
+    wait(ROOT_DELAY_S)
     return [
         twin(
             n,
@@ -95,8 +96,8 @@ def money_twins(n: Network) -> list[Twin]:
     order = place_order(n)
     provider = n.providers[0]
     renter = RENTER.address
-    other = place_order(n)
-    n.orders.cancel_order(other.order_id, who=renter)
+    refunded = OWNER.address  # not the renter, whose next order would use its refund up
+    n.orders.cancel_order(place_order(n, renter=OWNER).order_id, who=refunded)
     return [
         twin(
             n,
@@ -112,9 +113,9 @@ def money_twins(n: Network) -> list[Twin]:
             n,
             n.escrow,
             "withdraw_with_signature",
-            RENTER,
-            lambda nonce, by: meta_transactions.Withdraw(renter, HEIR.address, nonce, by),
-            renter,
+            OWNER,
+            lambda nonce, by: meta_transactions.Withdraw(refunded, HEIR.address, nonce, by),
+            refunded,
             HEIR.address,
         ),
         twin(
@@ -289,6 +290,6 @@ def lease_twins(n: Network) -> list[Twin]:
 def all_twins(network: Network) -> list[Twin]:
     return [
         case
-        for group in (registry_twins, settlement_twins, money_twins, order_twins, lease_twins)
+        for group in (settlement_twins, registry_twins, money_twins, order_twins, lease_twins)
         for case in group(network)
     ]

@@ -15,13 +15,17 @@ from sparewatt.core.errors import ContractsMissing, StartupError
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 
 RECORD_FILE = "contracts.json"
+LOCAL_PLAN, PUBLIC_PLAN = "local", "public"
+"""With short times and a test token of its own; with a public network's times, for a token that exists."""
+PLAN_FILES = {LOCAL_PLAN: "plan.json", PUBLIC_PLAN: "plan_public.json"}
 
 
 class DeploymentStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One transaction of the deployment: it creates a contract, or calls one.
 
-    An argument `$name` is replaced by the address of that contract, of `$deployer` or of `$operator`. Times are in
-    seconds, amounts in the token's smallest unit, fees in hundredths of a percent.
+    An argument `$name` is replaced by the address of that contract, of `$deployer`, `$operator` or `$guardian`, and
+    `$token`, where the plan makes none, by that of the operator's own token. Times are in seconds, amounts in the
+    token's smallest unit, fees in hundredths of a percent.
     """
 
     create: str = ""
@@ -101,9 +105,9 @@ def shipped_contracts(record: DeploymentRecord) -> Contracts:
     return Contracts(shipped_artifacts(), record.addresses)
 
 
-def shipped_plan() -> list[DeploymentStep]:
-    """The steps of the deployment in order, with times and stakes for trying things out; none without contracts."""
-    text = resources.files(__package__).joinpath("plan.json").read_bytes()
+def shipped_plan(name: str = LOCAL_PLAN) -> list[DeploymentStep]:
+    """The steps of the deployment in order; none without contracts."""
+    text = resources.files(__package__).joinpath(PLAN_FILES[name]).read_bytes()
     return msgspec.json.decode(text, type=list[DeploymentStep]) if shipped_artifacts() else []
 
 

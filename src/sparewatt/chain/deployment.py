@@ -26,7 +26,7 @@ from sparewatt.chain.contracts import (
     shipped_plan,
 )
 from sparewatt.chain.model import ContractCall, TransactionReceipt, bytes_of, hex_of
-from sparewatt.chain.signer import DEPLOYER_KEY, OPERATOR_KEY, TransactionSigner, load_or_make_key
+from sparewatt.chain.signer import DEPLOYER_KEY, GUARDIAN_KEY, OPERATOR_KEY, TransactionSigner, load_or_make_key
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
 from sparewatt.core.log import Logger
@@ -49,7 +49,11 @@ class Deployment:
     artifacts: Mapping[str, Artifact]
     deployer: SigningKey
     operator: str
+    guardian: str
+    """Strikes payout roots and suspends providers. Its key should not be where the operator's is."""
     clock: Clock
+    token: str | None = None
+    """For a plan that makes none."""
 
     async def ensure(self) -> DeploymentRecord:
         """Run the steps that are missing, verify all contracts, and write the record. Raises ContractsMissing."""
@@ -95,7 +99,8 @@ class Deployment:
         _log.info("deployment_step_done", step=number, what=step.create or step.call, gas=receipt.gas_used)
 
     def _call(self, step: DeploymentStep, addresses: Mapping[str, str]) -> ContractCall:
-        names = {**addresses, "deployer": self.deployer.address, "operator": self.operator}
+        keys = {"deployer": self.deployer.address, "operator": self.operator, "guardian": self.guardian}
+        names = {**({"token": self.token} if self.token else {}), **addresses, **keys}
         args = [_resolve(arg, names) for arg in step.args]
         if step.create:
             return ContractCall("", self.artifacts[step.create].deploy_data(args))
@@ -120,9 +125,19 @@ class Deployment:
 
 
 def shipped_deployment(
-    client: ChainClient, folder: Path, *, clock: Clock, rng: Rng, plan: Sequence[DeploymentStep] | None = None
+    client: ChainClient,
+    folder: Path,
+    *,
+    clock: Clock,
+    rng: Rng,
+    plan: Sequence[DeploymentStep] | None = None,
+    token: str | None = None,
+    guardian: str | None = None,
 ) -> Deployment:
-    """This release's contracts, by its own plan or an operator's, with the keys in `folder`."""
+    """This release's contracts, by its own plan or an operator's, with the keys in `folder`.
+
+    A guardian whose key is elsewhere is named by its address.
+    """
     return Deployment(
         client,
         folder,
@@ -130,7 +145,9 @@ def shipped_deployment(
         artifacts=shipped_artifacts(),
         deployer=load_or_make_key(folder / DEPLOYER_KEY, rng=rng),
         operator=load_or_make_key(folder / OPERATOR_KEY, rng=rng).address,
+        guardian=guardian or load_or_make_key(folder / GUARDIAN_KEY, rng=rng).address,
         clock=clock,
+        token=token,
     )
 
 

@@ -16,7 +16,7 @@ from sparewatt.machine.data_dir import write_private
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.protocol.signing import SigningKey
 
-DEPLOYER_KEY, OPERATOR_KEY = "deployer.key", "operator.key"
+DEPLOYER_KEY, OPERATOR_KEY, GUARDIAN_KEY = "deployer.key", "operator.key", "guardian.key"
 
 
 class TransactionSigner:

@@ -62,19 +62,28 @@ def _print_status(chain: ChainStatus) -> None:
 
 
 @chain.command("deploy")
-@click.option("--plan", type=click.Path(path_type=Path), help="Your own deployment plan.  [default: for development]")
+@click.option(
+    "--plan", default="local", show_default=True, metavar="local|public|FILE", help="Times and stakes of the contracts."
+)
+@click.option("--token", metavar="ADDRESS", help="The ERC-20 with six decimals that the network pays in.")
+@click.option(
+    "--guardian", metavar="ADDRESS", help="Who may strike a payout root.  [default: a new key, DATA/guardian.key]"
+)
 @url_option
 @data_option
 @json_option
-@examples("CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain")
-def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
+@examples("CHAIN_URL=https://rpc.example sparewatt chain deploy --plan public --token 0x… --data ./chain")
+def deploy(
+    *, plan: str, token: str | None, guardian: str | None, chain_url: str | None, data: Path, as_json: bool
+) -> None:
     """Deploy the contracts on a chain, once; a second run checks that they are still there.
 
-    The key in DATA/deployer.key pays for it and must be used for nothing else; it is created if it is missing.
+    The key in DATA/deployer.key pays for it and must be used for nothing else; it is created if it is missing. The
+    plan 'local' has short times and a token that anyone can mint, which local chains alone accept.
     """
     from sparewatt.chain.commands import deploy as do
 
-    record = _with_chain(chain_url, lambda client: do(client, data, plan=plan))
+    record = _with_chain(chain_url, lambda client: do(client, data, plan=plan, token=token, guardian=guardian))
     addresses = {name: placed.address for name, placed in record.contracts.items()}
     if as_json:
         output.print_json({"chain_id": record.chain_id, "start_block": record.start_block, "contracts": addresses})

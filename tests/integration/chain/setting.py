@@ -24,6 +24,7 @@ from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
 
 DEPTH = 3
 DEPLOYER, OPERATOR = SigningKey(bytes(31) + b"\x0d"), SigningKey(bytes(31) + b"\x0e")
+GUARDIAN = SigningKey(bytes(31) + b"\x10").address
 ROUNDS_MAX = 400
 Rows = list[tuple[object, ...]]
 
@@ -103,6 +104,7 @@ def deployment_of(client: ChainClient, folder: Path) -> Deployment:
         artifacts=ARTIFACTS,
         deployer=DEPLOYER,
         operator=OPERATOR.address,
+        guardian=GUARDIAN,
         clock=SystemClock(),
     )
 

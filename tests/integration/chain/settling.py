@@ -26,7 +26,7 @@ from sparewatt.ledger.payouts import PayoutService
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.accounts import NewAccount
 from sparewatt.store.database import Database
-from tests.integration.chain.setting import DEPLOYER, OPERATOR
+from tests.integration.chain.setting import DEPLOYER, GUARDIAN, OPERATOR
 
 DEPTH = 2
 ROUNDS_MAX = 60
@@ -100,6 +100,7 @@ async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -
             artifacts=shipped_artifacts(),
             deployer=DEPLOYER,
             operator=operator,
+            guardian=GUARDIAN,
             clock=clock,
         )
         record = await deployment.ensure()
