@@ -41,10 +41,10 @@ class CreditHoldStore(Store):
         A hold of this id that exists stays as it is, and is returned.
         """
         async with self._pool.transaction() as connection:
-            existing = await connection.fetchrow(sql("find_hold"), hold.id)
+            free = await connection.fetch(sql("lock_free_credits"), hold.account_id, hold.instance)
+            existing = await connection.fetchrow(sql("find_hold"), hold.id)  # behind the lock: two may ask at once
             if existing is not None:
                 return CreditHoldRow(**existing)
-            free = await connection.fetch(sql("lock_free_credits"), hold.account_id, hold.instance)
             amounts = {row["name"]: max(0, row["free"]) for row in free}
             promo = min(nano, amounts.get("promo", 0)) if with_promo else 0
             if promo + amounts.get("credits", 0) < nano:
