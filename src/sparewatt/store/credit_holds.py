@@ -10,6 +10,9 @@ from sparewatt.store.connection_pool import Store, sql
 from sparewatt.store.migrations import PgConnection
 
 HOLDS_LISTED_MAX = 100_000
+NOTHING = Nano(0)
+REQUEST, EXIT = "request", "exit"
+"""What credits are held for: tokens for a request, or an exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +21,10 @@ class CreditHoldRow:
     purpose: str
     account_id: AccountId
     address: str
-    promo_nano: Nano = Nano(0)
-    paid_nano: Nano = Nano(0)
+    promo_nano: Nano = NOTHING
+    paid_nano: Nano = NOTHING
+    by_root: bool = False
+    """Whether a payout root makes tokens of it; else the faucet of test money."""
     epoch: int | None = None
     """The payout batch that makes tokens of it."""
 
@@ -36,7 +41,7 @@ class CreditHoldStore(Store):
     """Credits that wait for the chain. What is held stays in the balance, and nobody else can spend it."""
 
     async def hold(self, hold: CreditHoldRow, *, with_promo: bool, nano: int) -> CreditHoldRow | None:
-        """Hold exactly `nano`, promo credits first where they count. None if there is not that much free.
+        """Hold exactly `nano`, promo credits first where money is test money. None if there is not that much free.
 
         A hold of this id that exists stays as it is, and is returned.
         """
@@ -49,7 +54,12 @@ class CreditHoldStore(Store):
             promo = min(nano, amounts.get("promo", 0)) if with_promo else 0
             if promo + amounts.get("credits", 0) < nano:
                 return None
-            taken = replace(hold, promo_nano=Nano(promo), paid_nano=Nano(nano - promo))
+            taken = replace(
+                hold,
+                promo_nano=Nano(promo),
+                paid_nano=Nano(nano - promo),
+                by_root=hold.purpose == REQUEST and not with_promo,
+            )
             await _insert_hold(connection, taken)
         return taken
 
@@ -69,6 +79,10 @@ class CreditHoldStore(Store):
         async with self._pool.transaction() as connection:
             return await drop_hold_within(connection, hold_id)
 
+    async def has_unconverted(self) -> bool:
+        """Whether a payout batch has something to make tokens of."""
+        return bool(await self._pool.value("has_holds_to_convert"))
+
     async def release_ended(self) -> None:
         """Those of requests that have ended; run after final events were posted, which use them."""
         await self._pool.execute("release_ended_holds")
@@ -86,7 +100,7 @@ class CreditHoldStore(Store):
 
 
 async def _insert_hold(connection: PgConnection, hold: CreditHoldRow) -> None:
-    values = (hold.id, hold.purpose, hold.account_id, hold.address, hold.promo_nano, hold.paid_nano)
+    values = (hold.id, hold.purpose, hold.account_id, hold.address, hold.promo_nano, hold.paid_nano, hold.by_root)
     await connection.execute(sql("insert_hold"), *values)
     for name, nano in (("promo", hold.promo_nano), ("credits", hold.paid_nano)):
         if nano:

@@ -53,16 +53,16 @@ FROM unnest($1::text[]) AS a (id)
 
 -- name: hold_of_transaction
 -- Of the request whose faucet call this transaction was.
-SELECT h.id, h.purpose, h.account_id, h.address, h.promo_nano, h.paid_nano, h.epoch
+SELECT h.id, h.purpose, h.account_id, h.address, h.promo_nano, h.paid_nano, h.by_root, h.epoch
 FROM chain_signed s JOIN chain_outbox o ON o.id = s.outbox_id
-JOIN credit_holds h ON h.id = o.request_id AND h.purpose = 'request' AND h.epoch IS NULL
+JOIN credit_holds h ON h.id = o.request_id AND h.purpose = 'request' AND NOT h.by_root
 WHERE s.tx_hash = $1 AND o.business_id LIKE '%:faucet'
 
 -- name: find_hold
-SELECT id, purpose, account_id, address, promo_nano, paid_nano, epoch FROM credit_holds WHERE id = $1
+SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds WHERE id = $1
 
 -- name: holds_for
-SELECT id, purpose, account_id, address, promo_nano, paid_nano, epoch FROM credit_holds
+SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds
 WHERE purpose = $1 ORDER BY at, id LIMIT $2
 
 -- name: held_by
@@ -79,7 +79,8 @@ SELECT split_part(l.account, ':', 1) AS name,
 FROM locked l
 
 -- name: insert_hold
-INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nano) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nano, by_root)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 
 -- name: delete_hold
 DELETE FROM credit_holds WHERE id = $1 RETURNING id
@@ -106,9 +107,6 @@ ORDER BY args ->> 'account', block_number DESC, log_index DESC
 -- name: exits_asked
 -- Requests for an exit whose event is not seen yet.
 SELECT account_id, address, micro FROM chain_requests WHERE kind = 'exit' AND step = 0 AND state IN ('asked', 'decided')
-
--- name: former_key_of
-SELECT chain_key FROM former_chain_keys WHERE address = $1 AND account_id = $2
 
 -- name: former_addresses
 SELECT address FROM former_chain_keys WHERE account_id = $1 ORDER BY replaced_at DESC
@@ -167,3 +165,19 @@ SELECT now()
 
 -- name: claimed_nano
 SELECT coalesce(sum(claimed_micro), 0)::bigint * 1000 FROM payout_claims
+
+-- name: holds_to_convert
+-- Credits that the next payout root turns into tokens.
+SELECT id, account_id, address, paid_nano FROM credit_holds WHERE by_root AND epoch IS NULL ORDER BY at, id LIMIT $1 FOR UPDATE
+
+-- name: note_hold_converted
+UPDATE credit_holds SET epoch = $2 WHERE id = $1
+
+-- name: has_holds_to_convert
+SELECT EXISTS (SELECT FROM credit_holds WHERE by_root AND epoch IS NULL)
+
+-- name: pockets_at
+SELECT pocket, sum(micro)::numeric AS micro FROM chain_pockets WHERE address = ANY ($1::text[]) GROUP BY pocket
+
+-- name: pocket_micro
+SELECT micro FROM chain_pockets WHERE pocket = $1 AND id = $2
