@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainUnavailable, IdReused, InvalidField, RateLimited
 from sparewatt.core.ids import AccountId
+from sparewatt.ledger.chain_credits import hold_for_request
 from sparewatt.store.chain_requests import ChainRequestRow, InsertLimit, NewChainRequest
 from sparewatt.store.database import Database
 from sparewatt.store.request_params import (
@@ -50,6 +51,8 @@ class LeaseRequestService:
 
     database: Database
     clock: Clock
+    is_test_money: bool
+    """Then free credits pay for leases as well."""
 
     async def order(
         self, account: AccountId, asked: OrderParams, *, deposit_micro: int, reference: str
@@ -88,6 +91,8 @@ class LeaseRequestService:
         await self._require_chain()
         address = await self._address_of(account)
         new = NewChainRequest(f"{kind.value}:{account}:{reference}", kind, account, address, micro, params)
+        if micro and await self.database.chain_requests.find(new.id) is None:
+            await hold_for_request(self.database, new, is_test_money=self.is_test_money)
         await self.database.chain_requests.insert(new, limit=limit_of(kind))
         row = await self.database.chain_requests.find(new.id)
         if row is None:

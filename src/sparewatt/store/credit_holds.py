@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparewatt.core.ids import AccountId
@@ -10,6 +11,8 @@ from sparewatt.store.connection_pool import Store, sql
 from sparewatt.store.migrations import PgConnection
 
 HOLDS_LISTED_MAX = 100_000
+NEW_HOLD_S = 3.0
+"""A gateway holds first and then inserts the request; a hold without one is left alone for as long."""
 NOTHING = Nano(0)
 REQUEST, EXIT = "request", "exit"
 """What credits are held for: tokens for a request, or an exit."""
@@ -90,8 +93,10 @@ class CreditHoldStore(Store):
     async def find(self, hold_id: str) -> CreditHoldRow | None:
         return await self._pool.row_as(CreditHoldRow, "find_hold", hold_id)
 
-    async def list_for(self, purpose: str) -> list[CreditHoldRow]:
-        return await self._pool.rows_as(CreditHoldRow, "holds_for", purpose, HOLDS_LISTED_MAX)
+    async def list_stale_exits(self, *, wanted: Sequence[str]) -> list[CreditHoldRow]:
+        """Holds for exits other than those of these ids."""
+        values = (NEW_HOLD_S, list(wanted), HOLDS_LISTED_MAX)
+        return await self._pool.rows_as(CreditHoldRow, "stale_exit_holds", *values)
 
     async def held_by(self, account_id: AccountId) -> dict[str, Nano]:
         """By purpose, in nano-USD."""

@@ -128,6 +128,14 @@ class PocketStore(Store):
         """The pockets of all accounts."""
         return await self._pool.rows_as(_owned_row, "owned_pockets", POCKETS_LISTED_MAX)
 
+    async def micro_in(self, pocket: Pocket, id_: str) -> int:
+        return int(await self._pool.value("pocket_micro", pocket.value, id_) or 0)
+
+    async def micro_of(self, account_id: AccountId) -> dict[Pocket, int]:
+        """The sums of an account's pockets."""
+        rows = await self._pool.rows("pockets_of_account", account_id)
+        return {Pocket(row["pocket"]): int(row["micro"]) for row in rows}
+
     async def held_addresses(self) -> dict[str, AccountId]:
         """Every address whose key the network holds."""
         rows = await self._pool.rows("held_addresses", POCKETS_LISTED_MAX)

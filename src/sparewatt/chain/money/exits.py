@@ -78,8 +78,8 @@ class ExitWorker:
                 known.add(exit_hold_id(address))
                 hold = CreditHoldRow(exit_hold_id(address), EXIT, owners[address].account_id, address)
                 await holds.hold_up_to(hold, nano=micro * NANO_PER_MICRO)
-        for hold in await holds.list_for(EXIT):
-            if hold.id not in known and hold.address not in kept:
+        for hold in await holds.list_stale_exits(wanted=sorted(known)):
+            if hold.address not in kept:
                 await holds.release(hold.id)
 
     async def _convert(self) -> None:

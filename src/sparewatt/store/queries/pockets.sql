@@ -61,9 +61,10 @@ WHERE s.tx_hash = $1 AND o.business_id LIKE '%:faucet'
 -- name: find_hold
 SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds WHERE id = $1
 
--- name: holds_for
+-- name: stale_exit_holds
+-- Not those of the last seconds, whose request is about to be inserted.
 SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds
-WHERE purpose = $1 ORDER BY at, id LIMIT $2
+WHERE purpose = 'exit' AND at < now() - make_interval(secs => $1) AND NOT id = ANY ($2::text[]) LIMIT $3
 
 -- name: held_by
 SELECT purpose, sum(promo_nano + paid_nano)::bigint AS nano FROM credit_holds
@@ -176,8 +177,12 @@ UPDATE credit_holds SET epoch = $2 WHERE id = $1
 -- name: has_holds_to_convert
 SELECT EXISTS (SELECT FROM credit_holds WHERE by_root AND epoch IS NULL)
 
--- name: pockets_at
-SELECT pocket, sum(micro)::numeric AS micro FROM chain_pockets WHERE address = ANY ($1::text[]) GROUP BY pocket
+-- name: pockets_of_account
+SELECT p.pocket, sum(p.micro) AS micro FROM chain_pockets p
+WHERE p.address IN (SELECT chain_address FROM accounts WHERE id = $1 AND chain_key IS NOT NULL
+    UNION ALL SELECT address FROM former_chain_keys WHERE account_id = $1
+    UNION ALL SELECT address FROM providers WHERE account_id = $1)
+GROUP BY p.pocket
 
 -- name: pocket_micro
 SELECT micro FROM chain_pockets WHERE pocket = $1 AND id = $2
