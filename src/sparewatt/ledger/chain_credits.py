@@ -27,7 +27,6 @@ from sparewatt.store.request_params import ALL_CONTRACTS, ChainRequestKind, Exit
 
 AUDIT_WAIT_S = 20.0
 POLL_S = 0.1
-NO_CREDITS = "Your credits do not cover ${}. 'sparewatt credits' shows what you have, and what is held or reserved."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +42,6 @@ class ChainHoldings:
     owed: int
     held_for_requests: Nano
     held_for_exits: Nano
-
-
-async def hold_for_request(database: Database, new: NewChainRequest, *, is_test_money: bool) -> None:
-    """Hold what the request's address lacks of its amount. Raises InsufficientCredits.
-
-    What escrow owes to the address, and the tokens there, pay first. Once per request: a second call changes nothing.
-    """
-    pockets = database.pockets
-    there = await pockets.micro_in(Pocket.WALLET, new.address)
-    if new.kind in {ChainRequestKind.ORDER, ChainRequestKind.TOP_UP}:
-        there += await pockets.micro_in(Pocket.OWED, f"escrow:{new.address}")
-    nano = (new.micro - there) * NANO_PER_MICRO
-    if nano <= 0:
-        return
-    hold = CreditHoldRow(new.id, REQUEST, new.account_id, new.address)
-    if await database.credit_holds.hold(hold, with_promo=is_test_money, nano=nano) is None:
-        raise InsufficientCredits(NO_CREDITS.format(format_usd(nano)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Requests of orders and leases: ORDER, REOPEN, CANCEL, PAUSE, RESUME, CLOSE, TOP_UP, UPDATE.
 
 Each is a signed call of the renter, whose key the network holds. An order and a top-up pay first: with what the escrow
-owes the renter, then with tokens at its address.
+owes the renter, with tokens at its address, then with credits that are held for the request and become tokens there.
 """
 
 from __future__ import annotations

@@ -8,6 +8,11 @@ JOIN (SELECT DISTINCT * FROM unnest($1::text[], $2::text[])) AS wanted (pocket, 
     ON p.pocket = wanted.pocket AND p.id = wanted.id
 ORDER BY p.pocket, p.id FOR UPDATE OF p
 
+-- name: payable_from_pockets
+-- What a deposit into the escrow draws on before credits: what the escrow owes the address, and the tokens there.
+SELECT coalesce(sum(micro), 0) FROM chain_pockets
+WHERE (pocket, id) IN (('owed', 'escrow:' || $1::text), ('wallet', $1::text))
+
 -- name: set_pocket
 INSERT INTO chain_pockets (pocket, id, address, micro) VALUES ($1, $2, $3, $4)
 ON CONFLICT (pocket, id) DO UPDATE SET micro = excluded.micro
@@ -183,6 +188,3 @@ WHERE p.address IN (SELECT chain_address FROM accounts WHERE id = $1 AND chain_k
     UNION ALL SELECT address FROM former_chain_keys WHERE account_id = $1
     UNION ALL SELECT address FROM providers WHERE account_id = $1)
 GROUP BY p.pocket
-
--- name: pocket_micro
-SELECT micro FROM chain_pockets WHERE pocket = $1 AND id = $2
