@@ -10,9 +10,12 @@ import re
 from dataclasses import dataclass
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainUnavailable, IdReused, InvalidField, RateLimited
+from sparewatt.core.errors import ChainUnavailable, IdReused, InsufficientCredits, InvalidField, RateLimited
 from sparewatt.core.ids import AccountId
+from sparewatt.core.money import Nano, format_usd
+from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.store.chain_requests import ChainRequestRow, InsertLimit, NewChainRequest
+from sparewatt.store.credit_holds import CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.request_params import (
     ChainRequestKind,
@@ -50,11 +53,14 @@ class LeaseRequestService:
 
     database: Database
     clock: Clock
+    is_test_money: bool
+    """Free credits pay for leases too."""
 
     async def order(
         self, account: AccountId, asked: OrderParams, *, deposit_micro: int, reference: str
     ) -> ChainRequestRow:
-        """The order's id is in `result` from the first block that has it. Raises InvalidField or RateLimited."""
+        """The order's id is in `result` from the first block that has it. Raises InvalidField, InsufficientCredits
+        or RateLimited."""
         check_order(asked, deposit_micro=deposit_micro, unix_s=self.clock.unix_s())
         return await self._submit(account, ChainRequestKind.ORDER, asked, micro=deposit_micro, reference=reference)
 
@@ -88,9 +94,13 @@ class LeaseRequestService:
         await self._require_chain()
         address = await self._address_of(account)
         new = NewChainRequest(f"{kind.value}:{account}:{reference}", kind, account, address, micro, params)
-        await self.database.chain_requests.insert(new, limit=limit_of(kind))
-        row = await self.database.chain_requests.find(new.id)
+        requests = self.database.chain_requests
+        is_held = micro > 0 and await requests.find(new.id) is None and await self._hold(new)
+        await requests.insert(new, limit=limit_of(kind))
+        row = await requests.find(new.id)
         if row is None:
+            if is_held:
+                await self.database.credit_holds.release(new.id)
             raise RateLimited(
                 f"This account has too many requests under way on the chain, or {ORDERS_PER_HOUR} orders in the last "
                 "hour. Try again later."
@@ -98,6 +108,18 @@ class LeaseRequestService:
         if (row.micro, row.params) != (new.micro, new.params):
             raise IdReused("This id was used before, for something else, so nothing was done.", param="id")
         return row
+
+    async def _hold(self, new: NewChainRequest) -> bool:
+        """Hold the credits that the request needs beyond what stands on the chain. Raises InsufficientCredits."""
+        missing = new.micro - await self.database.pockets.payable_micro(new.address)
+        if missing <= 0:
+            return False
+        hold, nano = CreditHoldRow(new.id, "request", new.account_id, new.address), Nano(missing * NANO_PER_MICRO)
+        if await self.database.credit_holds.hold(hold, with_promo=self.is_test_money, nano=nano) is None:
+            raise InsufficientCredits(
+                f"Your credits do not cover ${format_usd(nano)}. 'sparewatt credits' shows what you have."
+            )
+        return True
 
     async def _require_chain(self) -> None:
         index = await self.database.chain.index()

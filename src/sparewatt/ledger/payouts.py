@@ -16,11 +16,18 @@ from functools import partial
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
-from sparewatt.ledger.rules import payout_postings
+from sparewatt.ledger.rules import conversion_postings, payout_postings
 from sparewatt.protocol.contracts.merkle import MerkleTree
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from sparewatt.store.ledger import Transfer
-from sparewatt.store.payouts import AccountStanding, PayoutBatchDraft, PayoutBatchRow, PayoutLeafRow, PayoutStore
+from sparewatt.store.payouts import (
+    AccountStanding,
+    HeldConversion,
+    PayoutBatchDraft,
+    PayoutBatchRow,
+    PayoutLeafRow,
+    PayoutStore,
+)
 
 NANO_PER_MICRO = 1_000
 
@@ -91,12 +98,37 @@ def _spent_by_account(leaves: Iterable[PayoutLeafRow]) -> dict[AccountId, int]:
     return spent
 
 
+def with_conversions(
+    last: Mapping[str, PayoutLeafRow], changed: Sequence[PayoutLeafRow], conversions: Iterable[HeldConversion]
+) -> list[PayoutLeafRow]:
+    """What was held of an account's credits is earned and spent at once, by the address that it goes to."""
+    rows = {leaf.address: leaf for leaf in changed}
+    for each in conversions:
+        micro, before = each.paid_nano // NANO_PER_MICRO, last.get(each.address)
+        leaf = rows.get(each.address) or replace(
+            before or PayoutLeafRow(each.address, each.account_id, 0, 0), added_micro=0
+        )
+        rows[each.address] = replace(
+            leaf,
+            earned_micro=leaf.earned_micro + micro,
+            spent_micro=leaf.spent_micro + micro,
+            added_micro=leaf.added_micro + micro,
+        )
+    return list(rows.values())
+
+
 def draft_batch(
-    epoch: int, leaves: Sequence[PayoutLeafRow], standings: Iterable[AccountStanding], *, unix_s: float
+    epoch: int,
+    leaves: Sequence[PayoutLeafRow],
+    standings: Iterable[AccountStanding],
+    conversions: Sequence[HeldConversion] = (),
+    *,
+    unix_s: float,
 ) -> PayoutBatchDraft | None:
     """The next batch. None if no account earned or spent a whole micro-dollar since the last."""
     last = {leaf.address: leaf for leaf in leaves}
-    changed = changed_leaves(last, standings)
+    earning = changed_leaves(last, standings)
+    changed = with_conversions(last, earning, conversions)
     if not changed:
         return None
     whole = sorted((last | {leaf.address: leaf for leaf in changed}).values(), key=lambda leaf: leaf.address)
@@ -108,9 +140,13 @@ def draft_batch(
         promised_micro=sum(leaf.earned_micro for leaf in whole),
         added_micro=sum(leaf.added_micro for leaf in changed),
     )
-    return PayoutBatchDraft(
-        batch, changed, [_payment(epoch, leaf, unix_s=unix_s) for leaf in changed if leaf.added_micro]
-    )
+    payments = [_payment(epoch, leaf, unix_s=unix_s) for leaf in earning if leaf.added_micro]
+    return PayoutBatchDraft(batch, changed, [*payments, *(_conversion(each, unix_s=unix_s) for each in conversions)])
+
+
+def _conversion(held: HeldConversion, *, unix_s: float) -> Transfer:
+    lines = tuple(conversion_postings(held.account_id, held.paid_nano))
+    return Transfer(f"convert:{held.id}", "convert", held.account_id, held.paid_nano, lines, unix_s)
 
 
 def _payment(epoch: int, leaf: PayoutLeafRow, *, unix_s: float) -> Transfer:

@@ -225,7 +225,10 @@ def entry_of(
         return PocketEntry(kept, [])
     cause = f"deposit:chain:{event_id}" if kind == "deposit" else f"chain:{event_id}"
     account = AccountId(accounts[0]) if accounts else AccountId("acc_network")
-    transfer = Transfer(cause, kind, account, Nano(_moved(lines)), tuple(lines), unix_s)
+    if hold is not None:
+        kind, account = "convert", hold.account_id
+    nano = _taken(lines, account) if hold is not None else _moved(lines)
+    transfer = Transfer(cause, kind, account, Nano(nano), tuple(lines), unix_s)
     return PocketEntry(kept, [transfer], _used_hold(event, kind, hold))
 
 
@@ -315,6 +318,12 @@ def _net(lines: Sequence[Posting]) -> list[Posting]:
     for name, nano in lines:
         sums[name] = sums.get(name, 0) + nano
     return [(name, nano) for name, nano in sums.items() if nano]
+
+
+def _taken(lines: Sequence[Posting], account: AccountId) -> int:
+    """Of the account's credits."""
+    names = (chart.credits_of(account), chart.promo_of(account))
+    return -sum(nano for name, nano in lines if name in names)
 
 
 def _moved(lines: Sequence[Posting]) -> int:

@@ -11,6 +11,8 @@ from sparewatt.core.money import Nano
 from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within, to_columns
 
+CONVERSIONS_MAX = 10_000
+"""Holds that one batch makes tokens of; the others wait for the next."""
 LEAVES_MAX = 1 << 20
 """Addresses in one payout root: the settlement contract takes no more."""
 
@@ -85,8 +87,20 @@ class ClaimablePayoutRow:
     claimed_micro: int
 
 
-DraftBatch = Callable[[int, list[PayoutLeafRow], list[AccountStanding]], PayoutBatchDraft | None]
-"""From the epoch of the next batch, the leaves so far and the accounts' standings: the next batch, if any changed."""
+@dataclass(frozen=True, slots=True)
+class HeldConversion:
+    """Credits that the batch makes tokens of: earned and spent at once."""
+
+    id: str
+    """Of the hold."""
+    account_id: AccountId
+    address: str
+    paid_nano: Nano
+
+
+DraftBatch = Callable[[int, list[PayoutLeafRow], list[AccountStanding], list[HeldConversion]], PayoutBatchDraft | None]
+"""From the epoch of the next batch, the leaves so far, the accounts' standings and what is to become tokens: the next
+batch, if any changed."""
 
 
 class PayoutStore(Store):
@@ -110,12 +124,17 @@ class PayoutStore(Store):
             epoch = last["epoch"] + 1 if last else 1
             leaves = [PayoutLeafRow(**row) for row in await connection.fetch(sql("leaves_at"), epoch, "", LEAVES_MAX)]
             standings = [AccountStanding(**row) for row in await connection.fetch(sql("standings"), LEAVES_MAX)]
-            draft = await asyncio.to_thread(draft_batch, epoch, leaves, standings)
+            rows = await connection.fetch(sql("holds_to_convert"), CONVERSIONS_MAX)
+            conversions = [HeldConversion(**row) for row in rows]
+            draft = await asyncio.to_thread(draft_batch, epoch, leaves, standings, conversions)
             if draft is None:
                 return None
             await connection.execute(sql("insert_batch"), *_batch_values(draft.batch))
             changed = [_leaf_values(epoch, leaf) for leaf in draft.changed]
             await connection.execute(sql("insert_leaves"), *to_columns(changed, width=6))
+            for conversion in conversions:
+                await connection.execute(sql("drop_slices"), f"hold:{conversion.id}")
+                await connection.execute(sql("note_hold_converted"), conversion.id, epoch)
             await post_transfers_within(connection, draft.transfers)
         return draft.batch
 

@@ -97,6 +97,10 @@ class PocketStore(Store):
         rows = await self._pool.rows("address_owners", list(addresses))
         return {row["address"]: AddressOwner(AccountId(row["account_id"]), row["is_held"]) for row in rows}
 
+    async def payable_micro(self, address: str) -> int:
+        """What the address can pay into the escrow without credits, by final events."""
+        return int(await self._pool.value("payable_from_pockets", address))
+
     async def book(
         self,
         event_id: str,
@@ -127,6 +131,11 @@ class PocketStore(Store):
     async def owned(self) -> list[OwnedPocketRow]:
         """The pockets of all accounts."""
         return await self._pool.rows_as(_owned_row, "owned_pockets", POCKETS_LISTED_MAX)
+
+    async def micro_of(self, account_id: AccountId) -> dict[Pocket, int]:
+        """The sums of an account's pockets."""
+        rows = await self._pool.rows("pockets_of_account", account_id)
+        return {Pocket(row["pocket"]): int(row["micro"]) for row in rows}
 
     async def held_addresses(self) -> dict[str, AccountId]:
         """Every address whose key the network holds."""

@@ -242,7 +242,9 @@ def test_every_event_is_one_that_the_contracts_have() -> None:
     from sparewatt.chain.contracts import shipped_artifacts
 
     known = {
-        f"{name}.{entry.name}" for name, artifact in shipped_artifacts().items() for entry in artifact.abi
+        f"{name}.{entry.name}"
+        for name, artifact in shipped_artifacts().items()
+        for entry in artifact.abi
         if entry.type == "event"
     }
     assert set(MONEY_EVENTS) <= known

@@ -1,7 +1,7 @@
 """Requests of orders and leases: ORDER, REOPEN, CANCEL, PAUSE, RESUME, CLOSE, TOP_UP, UPDATE.
 
 Each is a signed call of the renter, whose key the network holds. An order and a top-up pay first: with what the escrow
-owes the renter, then with tokens at its address.
+owes the renter, with tokens at its address, then with credits that are held for the request and become tokens there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.funding import held_payment
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.evm.contract_abi import Contract
 from sparewatt.evm.model import bytes_of
@@ -58,17 +59,21 @@ class LeaseHandler(RequestHandler):
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, signed_call = self.context, self.signed_call
         key, contract = await context.account_key(row), context.contracts[signed_call.contract]
-        payment = await self._payment(row, key) if signed_call.is_paid else []
+        payment = await self._payment(row, key) if signed_call.is_paid else CallBatch()
+        if payment.wait_s > 0:
+            return payment
         nonce, deadline = await context.next_nonce(contract, row.address), await context.deadline()
         signature = context.sign(key, contract, signed_call.message(row, nonce, deadline))
         call = contract.encode_call(signed_call.function, row.address, *signed_call.args(row), deadline, signature)
-        return CallBatch((*payment, (self.name, call)))
+        return CallBatch((*payment.calls, (self.name, call)))
 
-    async def _payment(self, row: ChainRequestRow, key: SigningKey) -> list[NamedCall]:
+    async def _payment(self, row: ChainRequestRow, key: SigningKey) -> CallBatch:
         """The escrow takes what it owes the payer first, so a refund pays for the next order."""
         escrow: Contract = self.context.contracts[ESCROW]
         missing = row.micro - int(await self.context.view(escrow, "owed", row.address))
-        return await self.context.payment_calls(key, spender=escrow, micro=missing) if missing > 0 else []
+        if missing <= 0:
+            return CallBatch()
+        return await held_payment(self.context, row, key, spender=escrow, micro=missing)
 
 
 @dataclass(frozen=True, slots=True)
