@@ -20,6 +20,7 @@ from sparewatt.core.errors import (
     LeasesOff,
     NotOwner,
     ProviderNotFound,
+    RateLimited,
     UnprocessableContent,
 )
 from sparewatt.core.ids import AccountId, NodeId
@@ -243,7 +244,11 @@ class ProviderService:
 
     async def _do(self, new: NewChainRequest, row: ProviderRow, *, waits: bool = True) -> ProviderChange:
         """Submit the request and wait for it. Raises IdReused, or UnprocessableContent if the chain refused it."""
-        is_new, stored = await self.requests.submit(new)
+        try:
+            is_new, stored = await self.requests.submit(new)
+        except RateLimited:
+            await self.database.credit_holds.release(new.id)
+            raise
         is_same = new.kind is ChainRequestKind.REGISTER or (stored.micro, stored.params) == (new.micro, new.params)
         if not is_same:
             raise IdReused("This id was used before, for something else, so nothing was done.", param="id")
