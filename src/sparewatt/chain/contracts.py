@@ -11,6 +11,7 @@ from sparewatt.core.errors import ContractsMissing, StartupError
 from sparewatt.evm.contract_abi import Artifact, Contracts
 
 RECORD_FILE = "contracts.json"
+CHAIN_TAG_DIGITS = 12
 LOCAL_PLAN, PUBLIC_PLAN = "local", "public"
 """With short times and a test token of its own; with a public network's times, for a token that exists."""
 PLAN_FILES = {LOCAL_PLAN: "plan.json", PUBLIC_PLAN: "plan_public.json"}
@@ -49,6 +50,11 @@ class DeploymentRecord(msgspec.Struct, frozen=True):
     @property
     def addresses(self) -> dict[str, str]:
         return {name: deployed.address for name, deployed in self.contracts.items()}
+
+    @property
+    def chain_tag(self) -> str:
+        """Tells chains apart in the books."""
+        return self.genesis_hash.removeprefix("0x")[:CHAIN_TAG_DIGITS]
 
 
 def shipped_artifacts() -> dict[str, Artifact]:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 
 from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import get_record, shipped_contracts
+from sparewatt.chain.contracts import DeploymentRecord, get_record, shipped_contracts
 from sparewatt.chain.deployment import shipped_deployment
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
@@ -108,7 +108,7 @@ class ChainWorker:
             await asyncio.to_thread(write_private, settings.ready_file, b"ready\n")
         signer, cap_wei = TransactionSigner([self._operator, *self._senders]), settings.max_fee_gwei * WEI_PER_GWEI
         sender = OutboxSender(client, store, signer, chain_id=record.chain_id, depth=settings.depth, cap_wei=cap_wei)
-        return follower, sender, self._settlement_worker(contracts, chain_id=record.chain_id)
+        return follower, sender, self._settlement_worker(contracts, record)
 
     async def _round(self, follower: ChainFollower, sender: OutboxSender, settlement: SettlementWorker | None) -> float:
         """Returns the seconds until the next one."""
@@ -129,13 +129,15 @@ class ChainWorker:
             await self._client.request("evm_mine")
             self._next_block_s = self._clock.now_s() + BLOCK_S
 
-    def _settlement_worker(self, contracts: Contracts, *, chain_id: int) -> SettlementWorker | None:
+    def _settlement_worker(self, contracts: Contracts, record: DeploymentRecord) -> SettlementWorker | None:
         """None without a settlement contract."""
         if SETTLEMENT not in contracts:
             return None
         settings = self._settings
         senders = tuple(key.address for key in self._senders)
-        config = SettlementConfig(chain_id, self._operator.address, settings.depth, settings.test_money, senders)
+        config = SettlementConfig(
+            record.chain_id, self._operator.address, settings.depth, settings.test_money, record.chain_tag, senders
+        )
         return make_settlement_worker(
             self._client, self._database, contracts, config=config, custody=self._custody, clock=self._clock
         )

@@ -18,8 +18,9 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.store.credit_holds import CreditHoldRow
 from sparewatt.store.ledger import Posting, Transfer
-from sparewatt.store.pockets import CreditHoldRow, Pocket, PocketEntry, PocketKey, PocketRow, PocketView
+from sparewatt.store.pockets import Pocket, PocketEntry, PocketKey, PocketRow, PocketView
 
 CREDIT_POOL_ID = 0
 """The pool of deposits, which pays for inference."""
@@ -216,7 +217,7 @@ def entry_of(
     lines = [line for move in moves for line in _lines(move, rows, view)]
     hold = view.hold if kind == "wallet" and event.args["sender"] == NOBODY else None
     if hold is not None:
-        lines += _conversion(hold.account_id, hold.promo_nano, hold.paid_nano)
+        lines += _conversion(hold, event.args["amount"] * NANO_PER_MICRO)
     lines = _net(lines + _free_credits_come_back(kind, lines, view))
     accounts = [name.partition(":")[2] for name, _ in lines if not name.startswith("network:")]
     kept = [row for row in rows.values() if _is_kept(row, view)]
@@ -286,10 +287,12 @@ def _account_of(place: Place, rows: Mapping[PocketKey, PocketRow], view: PocketV
             return chart.DEPOSITS
 
 
-def _conversion(account: AccountId, promo_nano: int, paid_nano: int) -> list[Posting]:
-    """Held credits became test tokens."""
-    paid = [(chart.credits_of(account), -paid_nano), (chart.DEPOSITS, paid_nano)]
-    return [*paid, (chart.promo_of(account), -promo_nano), (chart.given_to(account), promo_nano)]
+def _conversion(hold: CreditHoldRow, nano: int) -> list[Posting]:
+    """Held credits became test tokens, promo credits first. What is held beyond that is free again."""
+    account, promo = hold.account_id, min(nano, hold.promo_nano)
+    paid = min(nano - promo, hold.paid_nano)
+    credited = [(chart.credits_of(account), -paid), (chart.DEPOSITS, paid)]
+    return [*credited, (chart.promo_of(account), -promo), (chart.given_to(account), promo)]
 
 
 def _free_credits_come_back(kind: str, lines: Sequence[Posting], view: PocketView) -> list[Posting]:

@@ -16,6 +16,7 @@ import asyncpg
 
 from sparewatt.protocol.contracts.chain_events import ChainEvent, SignedTransaction
 from sparewatt.store.connection_pool import Store, sql
+from sparewatt.store.pockets import write_off_pockets_within
 
 BLOCKS_KEPT = 256
 """Hashes of the last blocks, to find the common block after a reorg; after a deeper one everything is read again."""
@@ -91,6 +92,7 @@ class ChainStore(Store):
     async def leave_chain(self) -> None:
         """Prepare for another chain: no nonce was used there and no root posted. Open rows are signed again."""
         async with self._pool.transaction() as connection:
+            await write_off_pockets_within(connection)
             for query in (
                 *(sql("forget_signed"), sql("forget_ended_outbox"), sql("decide_outbox_anew"), sql("forget_senders")),
                 *(sql("forget_chain_readers"), sql("forget_posted_batches")),

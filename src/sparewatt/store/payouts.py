@@ -37,6 +37,10 @@ class PayoutBatchRow:
     added_micro: int
     posted_unix_s: float | None = None
     posted_tx: str | None = None
+    is_ripe: bool = False
+    """Whether the contract takes claims by it."""
+    is_struck: bool = False
+    """A guardian made the root void; a person decides what becomes of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +144,39 @@ class PayoutStore(Store):
         return await self._pool.row_as(PayoutBatchRow, "first_unposted_batch")
 
     async def list_claimable(self, account_id: AccountId, *, limit: int) -> list[ClaimablePayoutRow]:
-        """What each address of an account has in the newest posted batch, beyond what it claimed."""
+        """What each address of an account has in the newest ripe batch, beyond what it claimed."""
         return await self._pool.rows_as(ClaimablePayoutRow, "claimable", account_id, limit)
 
-    async def mark_posted(self, epoch: int, *, tx: str, unix_s: float) -> bool:
-        """False if it was marked before, or does not exist."""
-        return await self._pool.value("mark_posted", epoch, tx, unix_s) is not None
+    async def mark_posted(self, epoch: int, *, tx: str, unix_s: float, ripe_at: float) -> bool:
+        """False if it was marked before, or does not exist. `ripe_at` is in chain time."""
+        return await self._pool.value("mark_posted", epoch, tx, unix_s, ripe_at) is not None
+
+    async def mark_ripe(self, *, chain_unix_s: float) -> None:
+        """What is ripe by this time of the chain."""
+        await self._pool.execute("mark_ripe", chain_unix_s)
+
+    async def mark_struck(self, epoch: int) -> bool:
+        """False if it is not posted, or ripe already."""
+        return await self._pool.value("mark_struck", epoch) is not None
+
+    async def post_struck_again(self, epoch: int) -> bool:
+        """After a person decided so. False if it is not struck."""
+        return await self._pool.value("post_struck_again", epoch) is not None
+
+    async def last_ripe_epoch(self) -> int | None:
+        epoch: int | None = await self._pool.value("last_ripe_epoch")
+        return epoch
+
+    async def has_open_batch(self) -> bool:
+        """Whether a batch is not ripe yet, posted or not."""
+        return bool(await self._pool.value("has_open_batch"))
+
+    async def has_batch_under_delay(self) -> bool:
+        return bool(await self._pool.value("has_batch_under_delay"))
+
+    async def has_unshown_spending(self, account_id: AccountId) -> bool:
+        """Whether the account has spent a micro-dollar that is in no batch."""
+        return int(await self._pool.value("unshown_spending", account_id)) > 0
 
     async def mark_claimed(self, address: str, *, claimed_micro: int) -> None:
         """What an address has claimed in all; a lower amount than the stored one changes nothing."""

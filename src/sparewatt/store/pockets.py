@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from sparewatt.core.ids import AccountId
+from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId
 from sparewatt.core.money import Nano
 from sparewatt.store.connection_pool import ConnectionPool, Store, sql
+from sparewatt.store.credit_holds import CreditHoldRow, drop_hold_within
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfer_within
 from sparewatt.store.migrations import PgConnection
 
@@ -60,25 +62,6 @@ class OwnedPocketRow:
     id: str
     address: str
     micro: int
-
-
-@dataclass(frozen=True, slots=True)
-class CreditHoldRow:
-    id: str
-    purpose: str
-    account_id: AccountId
-    address: str
-    promo_nano: Nano
-    paid_nano: Nano
-    epoch: int | None
-
-    @property
-    def instance(self) -> str:
-        return f"hold:{self.id}"
-
-    @property
-    def nano(self) -> Nano:
-        return Nano(self.promo_nano + self.paid_nano)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,68 +173,42 @@ def _owned_row(*, pocket: str, micro: Any, **columns: Any) -> OwnedPocketRow:
     return OwnedPocketRow(pocket=Pocket(pocket), micro=int(micro), **columns)
 
 
-# holds
+# another chain
 
 
-class CreditHoldStore(Store):
-    """Credits that wait for the chain. What is held stays in the balance, and nobody else can spend it."""
+async def write_off_pockets_within(connection: PgConnection) -> None:
+    """The network leaves its chain: what stood in contracts becomes credits again, what was claimed can be claimed anew.
 
-    async def hold(self, hold: CreditHoldRow, *, with_promo: bool, nano: int) -> CreditHoldRow | None:
-        """Hold exactly `nano`, promo credits first where they count. None if there is not that much free.
-
-        A hold of this id that exists stays as it is, and is returned.
-        """
-        async with self._pool.transaction() as connection:
-            existing = await connection.fetchrow(sql("find_hold"), hold.id)
-            if existing is not None:
-                return CreditHoldRow(**existing)
-            free = await connection.fetch(sql("lock_free_credits"), hold.account_id, hold.instance)
-            amounts = {row["name"]: max(0, row["free"]) for row in free}
-            promo = min(nano, amounts.get("promo", 0)) if with_promo else 0
-            if promo + amounts.get("credits", 0) < nano:
-                return None
-            taken = CreditHoldRow(
-                hold.id, hold.purpose, hold.account_id, hold.address, Nano(promo), Nano(nano - promo), None
-            )
-            await _insert_hold(connection, taken)
-        return taken
-
-    async def hold_up_to(self, hold: CreditHoldRow, *, nano: int) -> Nano:
-        """Hold as much of `nano` as there is of paid credits; a hold of this id is changed to that."""
-        async with self._pool.transaction() as connection:
-            free = await connection.fetch(sql("lock_free_credits"), hold.account_id, hold.instance)
-            paid = min(nano, max(0, next((row["free"] for row in free if row["name"] == "credits"), 0)))
-            await drop_hold_within(connection, hold.id)
-            held = CreditHoldRow(hold.id, hold.purpose, hold.account_id, hold.address, Nano(0), Nano(paid), None)
-            await _insert_hold(connection, held)
-        return Nano(paid)
-
-    async def release(self, hold_id: str) -> bool:
-        """False if there is no such hold: it was used, or released before."""
-        async with self._pool.transaction() as connection:
-            return await drop_hold_within(connection, hold_id)
-
-    async def find(self, hold_id: str) -> CreditHoldRow | None:
-        return await self._pool.row_as(CreditHoldRow, "find_hold", hold_id)
-
-    async def list_for(self, purpose: str) -> list[CreditHoldRow]:
-        return await self._pool.rows_as(CreditHoldRow, "holds_for", purpose, POCKETS_LISTED_MAX)
-
-    async def held_by(self, account_id: AccountId) -> dict[str, Nano]:
-        """By purpose, in nano-USD."""
-        rows = await self._pool.rows("held_by", account_id)
-        return {row["purpose"]: Nano(row["nano"]) for row in rows}
+    Tokens at addresses stay behind, on the chain that is left.
+    """
+    now: dt.datetime = await connection.fetchval(sql("database_time"))
+    await connection.execute(sql("ensure_month"), now.date())
+    balances = {row["account"]: int(row["nano"]) for row in await connection.fetch(sql("balances_on_chain"))}
+    claimed = int(await connection.fetchval(sql("claimed_nano")))
+    sums: dict[str, int] = {"network:payouts": claimed, "network:deposits": -claimed}
+    for name, nano in balances.items():
+        sums[name] = sums.get(name, 0) - nano
+        kind, _, account = name.partition(":")
+        promo = min(nano, balances.get(f"given:{account}", 0)) if kind in ("escrow", "bond", "owed") else 0
+        for target, part in _left_for(kind, account, nano, promo):
+            sums[target] = sums.get(target, 0) + part
+        if promo:
+            balances[f"given:{account}"] = balances[f"given:{account}"] - promo
+    lines = tuple((name, nano) for name, nano in sums.items() if nano)
+    moved = sum(nano for _, nano in lines if nano > 0)
+    await connection.execute(sql("drop_pockets"))
+    if moved:
+        cause, unix_s = f"leave:{now.isoformat()}", now.timestamp()
+        transfer = Transfer(cause, "leave", NETWORK_ACCOUNT, Nano(moved), lines, unix_s)
+        await post_transfer_within(connection, transfer)
 
 
-async def _insert_hold(connection: PgConnection, hold: CreditHoldRow) -> None:
-    values = (hold.id, hold.purpose, hold.account_id, hold.address, hold.promo_nano, hold.paid_nano)
-    await connection.execute(sql("insert_hold"), *values)
-    for name, nano in (("promo", hold.promo_nano), ("credits", hold.paid_nano)):
-        if nano:
-            await connection.execute(sql("set_slice"), f"{name}:{hold.account_id}", hold.instance, nano)
-
-
-async def drop_hold_within(connection: PgConnection, hold_id: str) -> bool:
-    """Within the caller's transaction; balances stay as they are."""
-    await connection.execute(sql("drop_slices"), f"hold:{hold_id}")
-    return await connection.fetchval(sql("delete_hold"), hold_id) is not None
+def _left_for(kind: str, account: str, nano: int, promo: int) -> list[tuple[str, int]]:
+    match kind:
+        case "given":
+            return [("network:grants", nano)]
+        case "wallet":
+            return [("network:deposits", nano)]
+        case _:
+            back = [(f"credits:{account}", nano - promo), (f"promo:{account}", promo)]
+            return [*back, ("network:deposits", promo), (f"given:{account}", -promo)]

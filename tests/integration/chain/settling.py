@@ -111,7 +111,7 @@ async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -
         sender = OutboxSender(
             client, database.chain, TransactionSigner([OPERATOR]), chain_id=record.chain_id, depth=DEPTH
         )
-        config = SettlementConfig(record.chain_id, operator, DEPTH, test_money)
+        config = SettlementConfig(record.chain_id, operator, DEPTH, test_money, record.chain_tag)
         worker = make_settlement_worker(
             client, database, contracts, config=config, custody=lambda: CUSTODY, clock=clock
         )

@@ -39,8 +39,10 @@ CREATE TABLE former_chain_keys (
 );
 CREATE INDEX former_chain_keys_by_account ON former_chain_keys (account_id);
 
--- A root waits before it can be claimed, and a guardian may strike it meanwhile.
-ALTER TABLE payout_batches ADD COLUMN ripe_at timestamptz, ADD COLUMN struck_at timestamptz;
+-- A root waits before it can be claimed, by the chain's time, and a guardian may strike it meanwhile.
+ALTER TABLE payout_batches
+    ADD COLUMN ripe_at timestamptz, ADD COLUMN is_ripe boolean NOT NULL DEFAULT false, ADD COLUMN struck_at timestamptz;
+UPDATE payout_batches SET is_ripe = posted_at IS NOT NULL;
 
 -- The comparison of the books with the chain: asked for by gateways, done by the chain's process, which alone reads the
 -- contracts. One row; `asked` and `answered` count.

@@ -55,8 +55,8 @@ FROM unnest($1::text[]) AS a (id)
 -- Of the request whose faucet call this transaction was.
 SELECT h.id, h.purpose, h.account_id, h.address, h.promo_nano, h.paid_nano, h.epoch
 FROM chain_signed s JOIN chain_outbox o ON o.id = s.outbox_id
-JOIN credit_holds h ON o.business_id = h.id || ':faucet' AND h.purpose = 'request' AND h.epoch IS NULL
-WHERE s.tx_hash = $1
+JOIN credit_holds h ON h.id = o.request_id AND h.purpose = 'request' AND h.epoch IS NULL
+WHERE s.tx_hash = $1 AND o.business_id LIKE '%:faucet'
 
 -- name: find_hold
 SELECT id, purpose, account_id, address, promo_nano, paid_nano, epoch FROM credit_holds WHERE id = $1
@@ -83,3 +83,87 @@ INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nan
 
 -- name: delete_hold
 DELETE FROM credit_holds WHERE id = $1 RETURNING id
+
+-- name: release_ended_holds
+-- Of requests that ended, once none of their transactions can still use it; and of those that were never asked.
+WITH ended AS (
+    DELETE FROM credit_holds h
+    WHERE h.purpose = 'request'
+        AND NOT EXISTS (SELECT FROM chain_requests r WHERE r.id = h.id AND r.state IN ('asked', 'decided'))
+        AND NOT EXISTS (SELECT FROM chain_outbox o
+            WHERE o.request_id = h.id AND o.state IN ('decided', 'signed', 'sent', 'mined'))
+        AND (h.at < now() - interval '1 minute' OR EXISTS (SELECT FROM chain_requests r WHERE r.id = h.id))
+    RETURNING h.id)
+DELETE FROM slices s USING ended WHERE s.instance = 'hold:' || ended.id
+
+-- name: exits_seen
+-- The last event of each address that ever asked for an exit.
+SELECT DISTINCT ON (args ->> 'account') args ->> 'account' AS address, event = 'Exited' AS is_paid,
+    (args ->> 'amount')::numeric AS micro, (args ->> 'ready_at')::bigint AS ready_at, block_number
+FROM chain_events WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited')
+ORDER BY args ->> 'account', block_number DESC, log_index DESC
+
+-- name: exits_asked
+-- Requests for an exit whose event is not seen yet.
+SELECT account_id, address, micro FROM chain_requests WHERE kind = 'exit' AND step = 0 AND state IN ('asked', 'decided')
+
+-- name: former_key_of
+SELECT chain_key FROM former_chain_keys WHERE address = $1 AND account_id = $2
+
+-- name: former_addresses
+SELECT address FROM former_chain_keys WHERE account_id = $1 ORDER BY replaced_at DESC
+
+-- name: keep_former_key
+INSERT INTO former_chain_keys (address, account_id, chain_key)
+SELECT chain_address, id, chain_key FROM accounts WHERE id = $1 AND chain_address = $2 AND chain_key IS NOT NULL
+RETURNING address
+
+-- name: set_own_address
+UPDATE accounts SET chain_address = $2, chain_key = NULL, version = nextval('api_key_version') WHERE id = $1
+
+-- name: pool_flows
+-- Of the pool of credits up to a block, in micro-USD.
+SELECT coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Deposited'), 0) AS deposited,
+    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'PoolFunded' AND args ->> 'pool' = '0'), 0) AS funded,
+    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Exited'), 0) AS exited,
+    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Claimed' AND args ->> 'pool' = '0'), 0) AS claimed
+FROM chain_events WHERE contract = 'settlement' AND event IN ('Deposited', 'PoolFunded', 'Exited', 'Claimed')
+    AND block_number <= $1
+
+-- name: books_owe
+-- What the books owe that the pool has to cover, what is held for exits, and what came in by no chain, in nano-USD.
+SELECT (SELECT coalesce(sum(nano), 0) FROM balances WHERE account LIKE 'credits:%' OR account LIKE 'earned:%'
+        OR account IN ('network:payouts', 'network:fees', 'network:treasury'))::numeric AS owed,
+    (SELECT coalesce(sum(promo_nano + paid_nano), 0) FROM credit_holds WHERE purpose = 'exit')::numeric AS held,
+    (SELECT coalesce(sum(nano), 0) FROM transfers
+        WHERE kind = 'treasury' OR kind = 'deposit' AND cause NOT LIKE 'deposit:chain:%')::numeric AS elsewhere
+
+-- name: pocket_balances
+SELECT account, nano FROM balances
+WHERE account ~ '^(wallet|escrow|bond|owed):' AND nano <> 0 ORDER BY account LIMIT $1
+
+-- name: shortfall
+SELECT coalesce((SELECT nano FROM balances WHERE account = 'network:shortfall'), 0)::bigint
+
+-- name: ask_audit
+UPDATE chain_audit SET asked = asked + 1 RETURNING asked
+
+-- name: read_audit
+SELECT asked, answered, report FROM chain_audit
+
+-- name: answer_audit
+UPDATE chain_audit SET answered = $1, report = $2::jsonb
+
+-- name: drop_pockets
+DELETE FROM chain_pockets
+
+-- name: balances_on_chain
+-- In an order in which what is left of free credits comes last.
+SELECT account, nano FROM balances WHERE account ~ '^(wallet|escrow|bond|owed|given):' AND nano <> 0
+ORDER BY account LIKE 'given:%', account FOR UPDATE
+
+-- name: database_time
+SELECT now()
+
+-- name: claimed_nano
+SELECT coalesce(sum(claimed_micro), 0)::bigint * 1000 FROM payout_claims
