@@ -7,7 +7,7 @@ returns to their credits. Elsewhere nothing is touched: contracts with real mone
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sparewatt.chain.contracts import RECORD_FILE, find_record, outdated_contracts, shipped_artifacts
@@ -17,18 +17,25 @@ from sparewatt.ledger.chain_restart import restart_transfers
 from sparewatt.store.database import Database
 
 _log = Logger("sparewatt.chain")
+Checkpoint = Callable[[str], None]
 
 
-async def start_over_if_outdated(database: Database, folder: Path, *, wanted: Iterable[str]) -> bool:
-    """Leave a deployment of another release. Whatever interrupts it, the next call goes on: False if all is current."""
+async def start_over_if_outdated(
+    database: Database, folder: Path, *, wanted: Iterable[str], checkpoint: Checkpoint = lambda _: None
+) -> bool:
+    """Leave a deployment of another release. Whatever interrupts it, the next call goes on: False if all is current.
+
+    `wanted`: what the plan of this release creates. `checkpoint`: called after each step, for tests.
+    """
     record = find_record(folder)
     if record is None or not (names := outdated_contracts(record, shipped_artifacts(), wanted=wanted)):
         return False
     abandoned = min(record.addresses.values())
     await database.chain_restarts.start_over(abandoned, restart_transfers)
-    # The record goes last: as long as it is there, this is done again.
-    for name in (DEPLOYER_KEY, RECORD_FILE):
+    checkpoint("books")
+    for name in (DEPLOYER_KEY, RECORD_FILE):  # the record last: as long as it is there, this is done again
         _set_aside(folder / name, abandoned)
+        checkpoint(name)
     _log.warning("chain_started_over", abandoned=abandoned, contracts=names)
     return True
 
