@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -17,6 +18,7 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ContractsOutdated
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
+from sparewatt.ledger.chain_restart import restart_transfers
 from sparewatt.ledger.chart import DEPOSITS, PAYOUTS, credits_of, earned_by, pocket_of
 from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter
 from sparewatt.ledger.payouts import PayoutService
@@ -183,3 +185,30 @@ async def test_where_money_is_no_test_money_the_process_stops_and_gateways_say_w
         await database.close()
     async with chain_process(playing) as database:
         assert await database.chain.problem() is None
+
+
+async def test_tokens_that_an_older_release_did_not_book_become_credits(dsn: str) -> None:
+    """Its books knew no wallets; its index has every transfer of the token."""
+    database = await Database.connect(dsn)
+    connection = await asyncpg.connect(dsn)
+    try:
+        address, stranger = await _make_account(database, OWNER), "0x" + "9" * 40
+        for number, (sender, receiver, amount) in enumerate(
+            [(stranger, address, 700), (address, stranger, 200), (stranger, stranger, 5_000)]
+        ):
+            args = json.dumps({"sender": sender, "receiver": receiver, "amount": amount})
+            await connection.execute(
+                "INSERT INTO chain_events VALUES (1, $1, $2, $2, 0, 'token', 'Transfer', $3::jsonb)",
+                number,
+                b"\x01" * 32,
+                args,
+            )
+        assert await database.chain_restarts.start_over("0xold", restart_transfers)
+        assert await balance(database, credits_of(OWNER)) == 500_000
+        assert not await database.chain_restarts.start_over("0xold", restart_transfers)
+        assert await balance(database, credits_of(OWNER)) == 500_000
+        assert await database.chain.count_events() == 0
+        assert (await database.ledger.audit()).is_clean
+    finally:
+        await connection.close()
+        await database.close()
