@@ -152,7 +152,8 @@ def _conversion(held: HeldConversion, *, unix_s: float) -> Transfer:
 def _payment(epoch: int, leaf: PayoutLeafRow, *, unix_s: float) -> Transfer:
     nano = Nano(leaf.added_micro * NANO_PER_MICRO)
     lines = tuple(payout_postings(leaf.account_id, nano))
-    return Transfer(f"payout:{epoch}:{leaf.account_id}", "payout", leaf.account_id, nano, lines, unix_s)
+    cause = f"payout:{epoch}:{leaf.account_id}:{int(unix_s)}"  # epochs begin again when the chain is started over
+    return Transfer(cause, "payout", leaf.account_id, nano, lines, unix_s)
 
 
 class PayoutService:

@@ -59,6 +59,8 @@ class ChainProgress(Protocol):
 
     async def index(self) -> ChainIndexRow | None: ...
 
+    async def problem(self) -> str | None: ...
+
     async def count_events(self) -> int: ...
 
     async def count_outbox(self) -> dict[str, int]: ...
@@ -112,7 +114,7 @@ class ChainEndpoints:
             head_block=index.head_number if index else None,
             events=await self.store.count_events() if index else 0,
             outbox=await self.store.count_outbox(),
-            note=None if self.chain_url else _NO_CHAIN,
+            note=await self.store.problem() if self.chain_url else _NO_CHAIN,
         )
 
     @endpoint(f"POST {RPC_PATH}", access="identified", body=JsonRpcCall, reply=JsonRpcReply | list[JsonRpcReply])
