@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import DeploymentStep, shipped_plan
 from sparewatt.chain.money.audit import ChainAuditor
-from sparewatt.chain.money.settlement_contract import TOKEN
+from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import NodeId
 from sparewatt.core.money import Nano
@@ -31,6 +31,7 @@ from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.ledger.chain_credits import ChainCreditService
 from sparewatt.ledger.deposit_adapters import deposit_request
 from sparewatt.ledger.pockets import exit_hold_id
+from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.api.ledger import ChainAudit
 from sparewatt.protocol.contracts.match import OrderTerms, ReputationSnapshot
 from sparewatt.protocol.contracts.meta_transactions import VoteKey
@@ -113,11 +114,15 @@ class Bookkeeping:
 
     # requests
 
-    async def until_ended(self, request_id: str) -> ChainRequestRow:
+    async def until_ended(self, request_id: str, *, pass_s: int = 0) -> ChainRequestRow:
+        """`pass_s`: how much chain time passes with each look."""
         if self.kill is not None:
             await self.kill()
 
         async def has_ended() -> bool:
+            await self.execute("UPDATE chain_requests SET due_at = now() WHERE due_at > now()")
+            if pass_s:
+                await self.pass_time(pass_s)
             row = await self.settling.database.chain_requests.find(request_id)
             return row is not None and row.state in {ChainRequestState.DONE, ChainRequestState.FAILED}
 
@@ -150,7 +155,7 @@ class Bookkeeping:
         row = await self.until_ended(row.id)
         assert row.state is ChainRequestState.DONE, row.reason
 
-    async def bond(self, usd: int, provider: str, reference: str) -> None:
+    async def hold_bond(self, usd: int, provider: str, reference: str) -> NewChainRequest:
         params = ProviderParams(provider=provider)
         new = NewChainRequest(
             f"bond:{reference}", ChainRequestKind.BOND, USER, self.address, usd * DOLLAR_MICRO, params
@@ -158,7 +163,10 @@ class Bookkeeping:
         hold = CreditHoldRow(new.id, REQUEST, USER, self.address)
         holds = self.settling.database.credit_holds
         assert await holds.hold(hold, with_promo=self.is_test_money, nano=usd * DOLLAR) is not None
-        await self.done(new)
+        return new
+
+    async def bond(self, usd: int, provider: str, reference: str) -> None:
+        await self.done(await self.hold_bond(usd, provider, reference))
 
     async def unbond(self, usd: int, provider: str, reference: str) -> None:
         params = ProviderParams(provider=provider)
@@ -172,9 +180,7 @@ class Bookkeeping:
             return row is not None and row.step > 0
 
         await self.settling.until(is_unbonding, "nothing unbonds")
-        await self.pass_time(UNBOND_S + 60)
-        await self.execute("UPDATE chain_requests SET due_at = now()")
-        row = await self.until_ended(new.id)
+        row = await self.until_ended(new.id, pass_s=UNBOND_S // 4)
         assert row.state is ChainRequestState.DONE, row.reason
         await self.until_ended(f"deposit:{new.id}")
 
@@ -202,6 +208,14 @@ class Bookkeeping:
 
         await self.settling.until(is_seen, "no exit was requested")
         return request_id
+
+    async def ask_exit_by_wallet(self, usd: int) -> None:
+        """Without the gateway, by whoever has the key."""
+        settling, settlement = self.settling, self.settling.contracts[SETTLEMENT]
+        sealed = await settling.database.accounts.find_chain_key_at(USER, self.address)
+        assert sealed is not None
+        call = settlement.encode_call("request_exit", usd * DOLLAR_MICRO)
+        await settling.send(call, CUSTODY.open(USER, sealed))
 
     async def until_paid_out(self) -> None:
         """Roots, what was spent and the exit itself, while chain time passes."""
@@ -238,6 +252,7 @@ class Bookkeeping:
         await settling.send(stakes.encode_call("activate", STAKER.address), STAKER)
         vote = self._signed(VOTER, tasks.address, ReputationSnapshot(1, 0, bytes(32), 0, bytes(32)))
         await settling.send(tasks.encode_call("post_snapshot", 1, 0, bytes(32), 0, bytes(32), [(vote, 0)]), STAKER)
+        await settling.client.request("anvil_mine", hex(DEPTH))
 
     def _signed(self, key: SigningKey, contract: str, message: Any) -> bytes:
         domain = contract_domain(chain_id=self.settling.chain_id, contract=contract)
@@ -278,6 +293,73 @@ class Bookkeeping:
 
         paid = job(name, delivery(OWNER, prompt=0, written=written), paid=40 * written, account=USER, at=time.time())
         await settle(self.settling.database, paid)
+
+
+async def walk(books: Bookkeeping) -> None:
+    """Deposit, order, refund, order again out of it, bond, unbond, withdraw, exit; the books are checked after each."""
+    await books.deposit(20, "one")
+    await books.check()
+    order_id = await books.order(5, "first")
+    await books.check()
+    await books.cancel(order_id, "c")
+    await books.check()
+    order_id = await books.order(6, "second")
+    await books.check()
+    provider = await books.make_provider()
+    await books.bond(3, provider, "b")
+    await books.check()
+    await books.unbond(3, provider, "u")
+    await books.check()
+    await books.cancel(order_id, "d")
+    await books.collect("w")
+    await books.check()
+    assert await books.balance(f"credits:{USER}") == 20 * DOLLAR
+    await books.spend("answer", written=25_000_000)  # one dollar
+    request_id = await books.ask_exit(9, "e", receiver=RECEIVER)
+    await books.check()
+    await books.until_paid_out()
+    await books.until_ended(request_id)
+    await books.check()
+    assert await books.settling.tokens_at(RECEIVER) == 9 * DOLLAR_MICRO
+    assert await books.balance(f"credits:{USER}") == 10 * DOLLAR
+
+
+async def rebuild_and_compare(books: Bookkeeping) -> None:
+    """The index is dropped and read anew, its readers start over: the books stay as they are."""
+    settling = books.settling
+    before = await _all_balances(settling)
+    await settling.follower.begin(rebuild=True)
+    await books.execute("DELETE FROM chain_readers")
+    await settling.follower.catch_up()
+    await books.check()
+    assert await _all_balances(settling) == before
+
+
+async def _all_balances(settling: Settling) -> dict[str, int]:
+    async with settling.database._pool.transaction() as connection:
+        rows = await connection.fetch("SELECT account, nano FROM balances WHERE nano <> 0 ORDER BY account")
+    return {row["account"]: row["nano"] for row in rows}
+
+
+async def walk_with_mishaps(anvil: Anvil, dsn: str, folder: Path, *, seed: int, kills: int) -> None:
+    """The walk, while the chain's process is killed and the chain reorganised in each of its steps."""
+    rng = random.Random(seed)  # noqa: S311 (repeatable on purpose)
+    async with open_settling(anvil.url, dsn, folder, test_money=True, plan=quick_plan()) as settling:
+
+        async def kill() -> None:
+            argv = ("-m", "tests.integration.chain.bookkeeping", anvil.url, dsn, str(folder))
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *argv, str(rng.randrange(2**32)), str(kills), cwd=Path(__file__).parents[3]
+            )
+            assert await process.wait() == 0
+            if rng.random() < 0.5:
+                await settling.client.request("anvil_reorg", rng.randint(1, DEPTH - 1), [])
+
+        books = Bookkeeping(settling)
+        await books.post_snapshot()
+        books.kill = kill
+        await walk(books)
+        await rebuild_and_compare(books)
 
 
 # the process that is killed
