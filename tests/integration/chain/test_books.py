@@ -26,7 +26,9 @@ async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkee
 
 async def test_a_lease_that_is_cancelled_gives_its_money_back(books: Bookkeeping) -> None:
     await books.deposit(10, "one")
-    credits_ = CreditService(books.settling.database.ledger, rules=RULES, clock=books.settling.worker.exits.payouts._clock)
+    credits_ = CreditService(
+        books.settling.database.ledger, rules=RULES, clock=books.settling.worker.exits.payouts._clock
+    )
     await credits_.grant(USER, Nano(3 * DOLLAR), reference="free")
     order_id = await books.order(5, "first")
     assert await books.balance(f"escrow:{USER}") == 5 * DOLLAR
