@@ -142,6 +142,13 @@ class ChainCreditService:
         await self.database.accounts.set_own_address(account_id, held=account.chain_address, own=own)
         return await self._account(account_id)
 
+    async def text_to_sign(self, account_id: AccountId, own: str) -> str:
+        """What an address signs to become the account's own."""
+        index = await self.database.chain.index()
+        if index is None:
+            raise ChainUnavailable("The network's chain is not up yet. 'sparewatt chain status' tells more.")
+        return address_proof_text(own, account_id, chain_id=index.chain_id)
+
     async def _refuse_if_busy(self, account_id: AccountId) -> None:
         holdings = await self.holdings(account_id)
         standing = {"leases": holdings.escrow, "bonds": holdings.bond}

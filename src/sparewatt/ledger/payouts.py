@@ -146,13 +146,13 @@ def draft_batch(
 
 def _conversion(held: HeldConversion, *, unix_s: float) -> Transfer:
     lines = tuple(conversion_postings(held.account_id, held.paid_nano))
-    return Transfer(f"convert:{held.id}", "convert", held.account_id, held.paid_nano, lines, unix_s)
+    return Transfer(f"convert:{held.id}:{unix_s:.3f}", "convert", held.account_id, held.paid_nano, lines, unix_s)
 
 
 def _payment(epoch: int, leaf: PayoutLeafRow, *, unix_s: float) -> Transfer:
     nano = Nano(leaf.added_micro * NANO_PER_MICRO)
     lines = tuple(payout_postings(leaf.account_id, nano))
-    cause = f"payout:{epoch}:{leaf.account_id}:{int(unix_s)}"  # epochs begin again when the chain is started over
+    cause = f"payout:{epoch}:{leaf.account_id}:{unix_s:.3f}"  # a struck batch is made anew; a new chain counts anew
     return Transfer(cause, "payout", leaf.account_id, nano, lines, unix_s)
 
 
@@ -169,9 +169,13 @@ class PayoutService:
         return await self._store.make_batch(partial(draft_batch, unix_s=now), now_unix_s=now, quiet_s=quiet_s)
 
     async def proof(self, epoch: int, address: str) -> PayoutLeafProof | None:
-        """None if the address is not in that batch. Batches never change, so the last one is cached."""
+        """None if the address is not in that batch. The last batch is cached: none changes, but a struck one."""
         async with self._cache_lock:
-            if self._cached_batch is None or self._cached_batch.epoch != epoch:
+            row, cached = await self._store.find_batch(epoch), self._cached_batch
+            if row is None:
+                return None
+            if cached is None or (cached.epoch, cached.tree.root) != (epoch, row.root):
                 leaves = await self._store.leaves_at(epoch)
                 self._cached_batch = await asyncio.to_thread(build_batch, epoch, leaves)
-            return self._cached_batch.prove(address)
+                cached = self._cached_batch
+            return cached.prove(address) if cached is not None else None

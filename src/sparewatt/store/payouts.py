@@ -46,6 +46,17 @@ class PayoutBatchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RootStatus:
+    """What payout roots wait for."""
+
+    struck: int | None
+    delayed: int | None
+    ripe_unix_s: float | None
+    """Of the delayed one, in chain time."""
+    is_stopped: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AccountStanding:
     account_id: AccountId
     address: str
@@ -182,6 +193,29 @@ class PayoutStore(Store):
         """After a person decided so. False if it is not struck."""
         return await self._pool.value("post_struck_again", epoch) is not None
 
+    async def root_status(self) -> RootStatus:
+        row = await self._pool.row_as(RootStatus, "root_status")
+        return row or RootStatus(None, None, None, is_stopped=False)
+
+    async def undo_struck(self, epoch: int, *, unix_s: float) -> int | None:
+        """Take back a struck batch and all after it, so that the next batch is made anew from the books.
+
+        Earnings are as before, and so are credits that were to become tokens. Returns how many batches that were;
+        None if this one is not struck.
+        """
+        await self._ledger.ensure_months([unix_s])
+        async with self._pool.transaction() as connection:
+            await connection.execute(sql("lock_payouts"))
+            if await connection.fetchval(sql("find_struck"), epoch) is None:
+                return None
+            rows = await connection.fetch(sql("payouts_to_undo"), epoch)
+            transfers = [_undone(epoch, unix_s=unix_s, **row) for row in rows]
+            await connection.execute(sql("forget_conversions_from"), epoch)
+            await connection.execute(sql("forget_leaves_from"), epoch)
+            undone = await connection.fetch(sql("forget_batches_from"), epoch)
+            await post_transfers_within(connection, transfers)
+        return len(undone)
+
     async def last_ripe_epoch(self) -> int | None:
         epoch: int | None = await self._pool.value("last_ripe_epoch")
         return epoch
@@ -200,6 +234,14 @@ class PayoutStore(Store):
     async def mark_claimed(self, address: str, *, claimed_micro: int) -> None:
         """What an address has claimed in all; a lower amount than the stored one changes nothing."""
         await self._pool.execute("mark_claimed", address, claimed_micro)
+
+
+def _undone(epoch: int, *, account_id: str, earned_nano: int, converted_nano: int, unix_s: float) -> Transfer:
+    nano = earned_nano + converted_nano
+    lines = [(f"earned:{account_id}", earned_nano), (f"credits:{account_id}", converted_nano)]
+    kept = tuple((name, part) for name, part in (*lines, ("network:payouts", -nano)) if part)
+    cause = f"undo:{epoch}:{account_id}:{unix_s:.3f}"
+    return Transfer(cause, "payout_undone", AccountId(account_id), Nano(nano), kept, unix_s)
 
 
 def _leaf_values(epoch: int, leaf: PayoutLeafRow) -> tuple[object, ...]:

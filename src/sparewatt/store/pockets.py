@@ -1,4 +1,4 @@
-"""Pockets on the chain in Postgres: what stands in each by final events, posted to the ledger in the same transaction."""
+"""Pockets on the chain in Postgres: what stands in each by final events, with the ledger in the same transaction."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _owned_row(*, pocket: str, micro: Any, **columns: Any) -> OwnedPocketRow:
 
 
 async def write_off_pockets_within(connection: PgConnection) -> None:
-    """The network leaves its chain: what stood in contracts becomes credits again, what was claimed can be claimed anew.
+    """The network leaves its chain: what stood in contracts is credits again, what was claimed can be claimed anew.
 
     Tokens at addresses stay behind, on the chain that is left.
     """

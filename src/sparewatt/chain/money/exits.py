@@ -1,8 +1,8 @@
 """Exits of depositors: holds their credits, shows on chain what they spent, pays out when it is time.
 
-`ExitRequested` holds the amount as soon as it is seen. Until the exit is ready, what the account has spent is put into a
-payout root and recorded on chain by `record_spent`, so that the contract pays no more than is left. Then anyone may call
-`exit`, and this does. `Exited`, once final, is posted by `ledger/pockets.py`, which ends the hold.
+`ExitRequested` holds the amount as soon as it is seen. Until the exit is ready, what the account has spent is put into
+a payout root and recorded on chain by `record_spent`, so that the contract pays no more than is left. Then anyone may
+call `exit`, and this does. `Exited`, once final, is posted by `ledger/pockets.py`, which ends the hold.
 """
 
 from __future__ import annotations

@@ -48,16 +48,16 @@ def next_root_action(
     batch: PayoutBatchRow, pool: SettlementPool, *, test_money: bool, is_stopped: bool = False, is_delayed: bool = False
 ) -> RootAction:
     """For the first batch that is not known to be posted. `is_delayed`: the pool's last root is not ripe."""
-    if batch.is_struck:
-        return RootAction.STRUCK
-    if pool.epoch >= batch.epoch:
-        return RootAction.WAIT
-    if is_stopped:
-        return RootAction.STOPPED
-    if is_delayed:
-        return RootAction.UNDER_DELAY
-    if pool.epoch + 1 < batch.epoch:
-        return RootAction.WANT_EARLIER
+    hindrances = {
+        RootAction.STRUCK: batch.is_struck,
+        RootAction.WAIT: pool.epoch >= batch.epoch,
+        RootAction.STOPPED: is_stopped,
+        RootAction.UNDER_DELAY: is_delayed,
+        RootAction.WANT_EARLIER: pool.epoch + 1 < batch.epoch,
+    }
+    for action, is_so in hindrances.items():
+        if is_so:
+            return action
     if batch.promised_micro <= pool.funded:
         return RootAction.POST
     return RootAction.COVER if test_money else RootAction.WANT_FUNDS

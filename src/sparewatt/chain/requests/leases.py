@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from sparewatt.chain.requests.context import RequestContext
 from sparewatt.chain.requests.funding import held_payment
-from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
+from sparewatt.chain.requests.handler import CallBatch, RequestHandler
 from sparewatt.evm.contract_abi import Contract
 from sparewatt.evm.model import bytes_of
 from sparewatt.protocol.contracts.chain_events import ChainEvent
