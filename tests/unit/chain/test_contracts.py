@@ -1,7 +1,8 @@
-"""The plans that ship: the same contracts in the same order, with the times that the guide promises."""
+"""The plans that ship, and records of contracts that are of another release."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,18 @@ import pytest
 from sparewatt.chain.contracts import (
     LOCAL_PLAN,
     PUBLIC_PLAN,
+    RECORD_FILE,
+    DeployedContract,
+    DeploymentRecord,
     DeploymentStep,
+    get_current_record,
+    made_of,
+    outdated_contracts,
     read_plan,
     shipped_artifacts,
     shipped_plan,
 )
-from sparewatt.core.errors import StartupError
+from sparewatt.core.errors import ContractsMissing, ContractsOutdated, StartupError
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "chain.md"
 KEYS = {"$deployer", "$operator", "$guardian"}
@@ -80,3 +87,46 @@ def test_a_file_that_is_no_plan_is_said_to_be_none(tmp_path: Path) -> None:
     path.write_text('[{"make": "token"}]')
     with pytest.raises(StartupError, match="no plan of a deployment"):
         read_plan(path)
+
+
+# Another release
+
+
+ARTIFACTS = shipped_artifacts()
+
+
+def record_of(*names: str, aged: str | None = None) -> DeploymentRecord:
+    contracts = {
+        name: DeployedContract("0x" + "1" * 40, "0x", "0x00" if name == aged else made_of(ARTIFACTS[name]))
+        for name in names
+    }
+    return DeploymentRecord(31337, "0x" + "0" * 64, 1, contracts)
+
+
+def test_contracts_of_this_release_are_current() -> None:
+    assert outdated_contracts(record_of(*ARTIFACTS), ARTIFACTS, wanted=ARTIFACTS) == []
+
+
+def test_a_changed_contract_is_named() -> None:
+    assert outdated_contracts(record_of("token", "escrow", aged="escrow"), ARTIFACTS) == ["escrow"]
+
+
+def test_a_contract_that_this_release_does_not_have_is_named() -> None:
+    gone = {name: artifact for name, artifact in ARTIFACTS.items() if name != "escrow"}
+    assert outdated_contracts(record_of("token", "escrow"), gone) == ["escrow"]
+
+
+def test_a_contract_that_this_release_adds_is_named_where_its_plan_is_used() -> None:
+    record = record_of("token", "settlement")
+    assert outdated_contracts(record, ARTIFACTS) == []
+    assert outdated_contracts(record, ARTIFACTS, wanted=["token", "settlement", "escrow"]) == ["escrow"]
+
+
+def test_commands_refuse_contracts_of_another_release(tmp_path: Path) -> None:
+    with pytest.raises(ContractsMissing, match="no record"):
+        get_current_record(tmp_path)
+    contract = {"address": "0x" + "1" * 40, "code_hash": "0x", "made_of": "0x00"}
+    record = {"chain_id": 1, "genesis_hash": "0x", "start_block": 1, "contracts": {"token": contract}}
+    (tmp_path / RECORD_FILE).write_text(json.dumps(record))
+    with pytest.raises(ContractsOutdated, match=r"another release \(token\).*chain deploy"):
+        get_current_record(tmp_path)

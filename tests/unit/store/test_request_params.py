@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -19,7 +21,6 @@ from sparewatt.store.request_params import (
     RequestParams,
     StatusParams,
     UpdateParams,
-    WithdrawParams,
     decode_params,
     encode_params,
 )
@@ -63,12 +64,7 @@ def test_params_of_another_kind_are_a_mistake_of_ours() -> None:
 
 def test_params_that_are_too_long_are_refused() -> None:
     with pytest.raises(ValueError, match="at most"):
-        encode_params(ChainRequestKind.WITHDRAW, msgspec.structs.replace(WithdrawParams(), **long_field()))
-
-
-def long_field() -> dict[str, str]:
-    field = next(each.name for each in msgspec.structs.fields(WithdrawParams))
-    return {field: "x" * 9_000}
+        encode_params(ChainRequestKind.ORDER, OrderParams(replace(WIDEST, only=(HERS,) * 200), HASH, 1, 1))
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import assert_never
 
 from sparewatt.chain.client import ChainClient
+from sparewatt.chain.money.pool_cover import funding_calls
 from sparewatt.chain.money.settlement_contract import (
     SettlementPool,
     call_view,
     credit_pool,
-    settlement_token,
 )
 from sparewatt.chain.outbox import enqueue
 from sparewatt.core.log import Logger
@@ -48,16 +48,16 @@ def next_root_action(
     batch: PayoutBatchRow, pool: SettlementPool, *, test_money: bool, is_stopped: bool = False, is_delayed: bool = False
 ) -> RootAction:
     """For the first batch that is not known to be posted. `is_delayed`: the pool's last root is not ripe."""
-    if batch.is_struck:
-        return RootAction.STRUCK
-    if pool.epoch >= batch.epoch:
-        return RootAction.WAIT
-    if is_stopped:
-        return RootAction.STOPPED
-    if is_delayed:
-        return RootAction.UNDER_DELAY
-    if pool.epoch + 1 < batch.epoch:
-        return RootAction.WANT_EARLIER
+    hindrances = {
+        RootAction.STRUCK: batch.is_struck,
+        RootAction.WAIT: pool.epoch >= batch.epoch,
+        RootAction.STOPPED: is_stopped,
+        RootAction.UNDER_DELAY: is_delayed,
+        RootAction.WANT_EARLIER: pool.epoch + 1 < batch.epoch,
+    }
+    for action, is_so in hindrances.items():
+        if is_so:
+            return action
     if batch.promised_micro <= pool.funded:
         return RootAction.POST
     return RootAction.COVER if test_money else RootAction.WANT_FUNDS
@@ -107,14 +107,8 @@ class RootPoster:
         await self._enqueue(f"payout:{batch.epoch}:root:{pool.funded}", self.settlement.encode_call("post_root", *args))
 
     async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
-        token = await settlement_token(self.client, self.settlement)
-        faucet_max = int(await call_view(self.client, token, "FAUCET_MAX"))
-        units = min(batch.promised_micro - pool.funded, faucet_max)
-        calls = [
-            ("faucet", token.encode_call("faucet", self.operator, units)),
-            ("approve", token.encode_call("approve", self.settlement.address, units)),
-            ("fund", self.settlement.encode_call("fund", CREDIT_POOL_ID, units)),
-        ]
+        lacking = batch.promised_micro - pool.funded
+        calls = await funding_calls(self.client, self.settlement, operator=self.operator, units=lacking)
         for name, call in calls:
             await self._enqueue(f"payout:{batch.epoch}:cover:{pool.funded}:{name}", call)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.funding import held_payment
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.core.errors import InvalidField
 from sparewatt.evm.contract_abi import Contract
@@ -106,12 +107,13 @@ class BondHandler(RequestHandler):
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, stakes, provider = self.context, self.context.contracts[STAKES], row.params.provider
         key = await context.account_key(row)
-        is_from_credits = await context.database.credit_holds.find(row.id) is not None
-        payment = await context.payment_calls(key, spender=stakes, micro=row.micro, may_mint=is_from_credits)
+        payment = await held_payment(context, row, key, spender=stakes, micro=row.micro)
+        if payment.wait_s > 0:
+            return payment
         nonce, deadline = await context.next_nonce(stakes, row.address), await context.deadline()
         signature = context.sign(key, stakes, DepositBond(row.address, provider, row.micro, nonce, deadline))
         args = (row.address, provider, row.micro, deadline, signature)
-        return CallBatch((*payment, ("bond", stakes.encode_call("deposit_bond_with_signature", *args))))
+        return CallBatch((*payment.calls, ("bond", stakes.encode_call("deposit_bond_with_signature", *args))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +164,19 @@ class UnbondHandler(RequestHandler):
         return stakes.encode_call("withdraw_with_signature", row.address, receiver, deadline, signature)
 
     async def _deposit(self, row: ChainRequestRow) -> None:
-        """A request of its own: the account's address signs it, and may have others under way."""
-        database = self.context.database
+        """A request of its own: the account's address signs it, and may have others under way.
+
+        Money that came to an address of the owner's own stays there.
+        """
+        database, address = self.context.database, await self._account_address(row)
+        owner = (await database.pockets.owners([address])).get(address)
+        if owner is None or not owner.is_held:
+            return
         sent = [each.tx_hash for each in await database.chain_requests.list_sent(row.id) if each.tx_hash is not None]
         micro = withdrawn(await database.chain.events_of(sent, names=self.result_events), row.address)
         if micro:
             request_id, kind = f"deposit:{row.id}", ChainRequestKind.DEPOSIT
-            await database.chain_requests.insert(
-                NewChainRequest(request_id, kind, row.account_id, await self._account_address(row), micro)
-            )
+            await database.chain_requests.insert(NewChainRequest(request_id, kind, row.account_id, address, micro))
 
     async def _account_address(self, row: ChainRequestRow) -> str:
         account = await self.context.database.accounts.find_account(row.account_id)

@@ -114,3 +114,33 @@ SELECT (coalesce((SELECT sum(CASE kind WHEN 'deposit' THEN nano ELSE -nano END) 
 -- name: mark_claimed
 INSERT INTO payout_claims AS c (address, claimed_micro) VALUES ($1, $2)
 ON CONFLICT (address) DO UPDATE SET claimed_micro = greatest(c.claimed_micro, excluded.claimed_micro)
+
+-- name: root_status
+SELECT (SELECT min(epoch) FROM payout_batches WHERE struck_at IS NOT NULL) AS struck,
+    (SELECT max(epoch) FROM payout_batches WHERE posted_at IS NOT NULL AND NOT is_ripe) AS delayed,
+    (SELECT extract(epoch FROM max(ripe_at))::float8 FROM payout_batches
+        WHERE posted_at IS NOT NULL AND NOT is_ripe) AS ripe_unix_s,
+    coalesce((SELECT event = 'PoolStopped' FROM chain_events
+        WHERE contract = 'settlement' AND event IN ('PoolStopped', 'PoolLifted') AND args ->> 'pool' = '0'
+        ORDER BY block_number DESC, log_index DESC LIMIT 1), false) AS is_stopped
+
+-- name: find_struck
+SELECT epoch FROM payout_batches WHERE epoch = $1 AND struck_at IS NOT NULL
+
+-- name: payouts_to_undo
+-- Of each account what batches from this one on have added, by earnings and by credits that were to become tokens.
+SELECT l.account_id, (sum(l.added_micro) * 1000 - coalesce(max(h.nano), 0))::bigint AS earned_nano,
+    coalesce(max(h.nano), 0)::bigint AS converted_nano
+FROM payout_leaves l
+LEFT JOIN (SELECT account_id, sum(paid_nano) AS nano FROM credit_holds WHERE by_root AND epoch >= $1 GROUP BY account_id)
+    AS h ON h.account_id = l.account_id
+WHERE l.epoch >= $1 GROUP BY l.account_id HAVING sum(l.added_micro) > 0
+
+-- name: forget_conversions_from
+DELETE FROM credit_holds WHERE by_root AND epoch >= $1
+
+-- name: forget_leaves_from
+DELETE FROM payout_leaves WHERE epoch >= $1
+
+-- name: forget_batches_from
+DELETE FROM payout_batches WHERE epoch >= $1 RETURNING epoch
