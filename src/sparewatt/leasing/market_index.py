@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sparewatt.core.errors import ChainUnavailable, ContractsMissing, NoChain
+from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, NoChain
 from sparewatt.core.log import Logger
 from sparewatt.market.chain_view import ChainView
 from sparewatt.market.event_fold import EVENT_NAMES, UnreadableEvent
@@ -47,11 +47,11 @@ class MarketIndex:
     _problem: str | None = field(default=None, init=False)
 
     def view(self) -> ChainView:
-        """Raises NoChain, ChainUnavailable while it is being built, ContractsMissing if it cannot be read."""
+        """Raises NoChain, ChainUnavailable while it is being built, ContractsOutdated if it cannot be read."""
         if not self.has_chain:
             raise NoChain("The lease market")
         if self._problem is not None:
-            raise ContractsMissing(
+            raise ContractsOutdated(
                 f"The chain's contracts are of another release than this gateway ({self._problem}). "
                 "'sparewatt chain status' says what to do."
             )

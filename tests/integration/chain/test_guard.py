@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.chain.abi import Contract
+from sparewatt.evm.contract_abi import Contract
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.commands import deploy, fund
 from sparewatt.chain.contracts import DeploymentRecord, shipped_contracts

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparewatt.core.errors import ChainUnavailable, ContractsMissing, NoChain
+from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, NoChain
 from sparewatt.leasing import market_index
 from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.market.chain_records import MarketState
@@ -201,13 +201,13 @@ async def test_contracts_of_another_release_are_reported_once_and_not_read_again
     strange = an_event("stake_registry.BondChanged", provider=ORDER)
     source.index(in_blocks([lookup(), strange]), to_block=2)
     await index.follow()
-    with pytest.raises(ContractsMissing, match="another release"):
+    with pytest.raises(ContractsOutdated, match="another release"):
         index.view()
     reads = source.reads
     await index.follow()
     await index.follow()
     assert source.reads == reads + 2
-    with pytest.raises(ContractsMissing, match="BondChanged"):
+    with pytest.raises(ContractsOutdated, match="BondChanged"):
         index.view()
     source.start_over(start_block=3)
     source.index(in_blocks([lookup()], first=3), to_block=3)
