@@ -80,6 +80,7 @@ class OrderRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
     lease_id: str
+    renter: str
     state: LeaseState
     provider: str | None
     term: int

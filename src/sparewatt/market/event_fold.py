@@ -161,8 +161,9 @@ def _lease_created(state: MarketState, event: ChainEvent) -> None:
     if order is None:
         return
     state.orders[lease_id] = replace(order, state=OrderState.MATCHED, reason=None)
-    state.leases[lease_id] = LeaseRecord(
+    first = LeaseRecord(
         lease_id=lease_id,
+        renter=order.renter,
         state=LeaseState.PENDING,
         provider=args["provider"],
         term=args["term"],
@@ -170,9 +171,24 @@ def _lease_created(state: MarketState, event: ChainEvent) -> None:
         rate_uusd=args["rate_uusd"],
         locked_uusd=args["locked_uusd"],
         confirm_by=args["confirm_by"],
-        created_at=old.created_at if old else event.unix_s,
-        hand_over_reason=old.hand_over_reason if old else None,
-        update_seq=old.update_seq if old else 0,
+        created_at=event.unix_s,
+    )
+    state.leases[lease_id] = first if old is None else _next_term(old, first)
+
+
+def _next_term(old: LeaseRecord, given: LeaseRecord) -> LeaseRecord:
+    """Of the terms before, the contract keeps the times; the new provider has confirmed nothing yet."""
+    return replace(
+        old,
+        state=given.state,
+        provider=given.provider,
+        term=given.term,
+        position=given.position,
+        rate_uusd=given.rate_uusd,
+        locked_uusd=given.locked_uusd,
+        confirm_by=given.confirm_by,
+        resumed=False,
+        details_hash=None,
     )
 
 

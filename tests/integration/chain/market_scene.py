@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from sparewatt.evm.transactions import sign_transaction
 from sparewatt.market.chain_records import MarketState
 from sparewatt.market.chain_view import ChainView, RollbackTooDeep
 from sparewatt.market.rule import book_of, commit_of, leaf_of, task_of
-from sparewatt.protocol.contracts.match import Bid, OrderTerms, Profile, ReputationSnapshot, Vote
+from sparewatt.protocol.contracts.match import NO_PROVIDER, Bid, OrderTerms, Profile, ReputationSnapshot, Vote
 from sparewatt.protocol.contracts.merkle import merkle_tree
 from sparewatt.protocol.contracts.meta_transactions import NodeKey, VoteKey
 from sparewatt.protocol.signing import SigningKey
@@ -36,7 +36,7 @@ def key(number: int) -> SigningKey:
 
 
 RENTER, ALICE, BOB = key(501), key(502), key(503)
-NODE_KEYS = {ALICE.address: key(602), BOB.address: key(603)}
+NODE_KEYS: dict[str, SigningKey] = {ALICE.address: key(602), BOB.address: key(603)}
 OPERATORS = [key(701), key(702)]
 VOTE_KEYS = {OPERATORS[0].address: key(801), OPERATORS[1].address: key(802)}
 
@@ -140,20 +140,23 @@ class MarketScene:
         weights = self.view.latest.weights_at(self.view.latest.stake_version)
         return [(self.signed(keys[each.vote_key], "task_manager", message), each.history_index) for each in weights]
 
-    async def order(self, *, deposit: int = 5 * USD) -> str:
+    async def order(self, *, terms: OrderTerms = TERMS, deposit: int = 5 * USD) -> str:
         await self.fund(RENTER, "escrow", deposit)
         head = await self.client.head()
-        values = (TERMS.values(), b"\3" * 32, deposit, head.unix_s + 3_600, 3)
+        values = (terms.values(), b"\3" * 32, deposit, head.unix_s + 3_600, 3)
         await self.send(RENTER, "deployment_order", "create_order", *values)
         await self.follow()
         return list(self.view.latest.orders)[-1]
 
-    async def match(self, order_id: str, *, price: int) -> None:
-        """One bid, certified by all validators."""
+    async def match(self, order_id: str, prices: Mapping[str, int]) -> None:
+        """Bids by their providers, certified by all validators."""
         order, raw_id = self.view.latest.orders[order_id], bytes.fromhex(order_id[2:])
-        bid = Bid(raw_id, order.attempt, ALICE.address, price, b"\2" * 32, b"\4" * 32)
-        profile = next(each for each in self.profiles if each.provider == ALICE.address)
-        book = book_of(raw_id, [leaf_of(order.terms, bid, profile)])
+        bids = {
+            provider: Bid(raw_id, order.attempt, provider, price, b"\2" * 32, b"\4" * 32)
+            for provider, price in prices.items()
+        }
+        profiles = {profile.provider: profile for profile in self.profiles}
+        book = book_of(raw_id, [leaf_of(order.terms, bid, profiles[provider]) for provider, bid in bids.items()])
         snapshot = self.view.latest.snapshots[order.snapshot_epoch]
         task = task_of(
             book,
@@ -163,12 +166,17 @@ class MarketScene:
             snapshot_root=bytes.fromhex(snapshot.root[2:]),
             stake_version=order.stake_version,
         )
-        commit = self.signed(NODE_KEYS[ALICE.address], "task_manager", commit_of(bid))
-        candidates = [(book.leaves[0].values(), book.tree.path(0), commit)]
+        candidates = [
+            (book.leaves[index].values(), book.tree.path(index), self._commit(bids[book.leaves[index].provider]))
+            for index in book.ranking[:3]
+        ]
         votes = self.votes(Vote(raw_id, order.attempt, 0, struct_hash(task)))
         arguments = (task.values(), 0, order.terms.values(), candidates, votes)
         await self.send(RENTER, "task_manager", "accept_match", *arguments)
         await self.follow()
+
+    def _commit(self, bid: Bid) -> bytes:
+        return self.signed(NODE_KEYS[bid.provider], "task_manager", commit_of(bid))
 
     # reading
 
@@ -246,6 +254,7 @@ class MarketScene:
             plain = ("term", "position", "rate_uusd", "locked_uusd", "confirm_by", "running_since", "paused_at")
             assert {name: getattr(lease, name) for name in plain} == {name: stored[name] for name in plain}
             assert (lease.notice_at, lease.resumed) == (stored["notice_at"], stored["resumed"])
+            assert (lease.provider or NO_PROVIDER, lease.vacated_at) == (stored["provider"], stored["vacated_at"])
 
     def _outputs(self, contract: str, function: str) -> Any:
         entries = shipped_abis()[contract].abi

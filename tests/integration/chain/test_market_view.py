@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.integration.chain.market_scene import (
     NODE_KEYS,
     OPERATORS,
     RENTER,
+    TERMS,
     USD,
     MarketScene,
     open_market,
@@ -81,7 +83,7 @@ async def test_an_order_from_its_lookup_to_its_end(market: MarketScene) -> None:
     await market.send(RENTER, "deployment_order", "cancel_order", bytes.fromhex(cancelled[2:]))
     order = await market.order()
     await market.check()
-    await market.match(order, price=2 * USD)
+    await market.match(order, {ALICE.address: 2 * USD})
     await market.check()
     lease = market.view.latest.leases[order]
     assert (lease.state, lease.provider) == (LeaseState.PENDING, ALICE.address)
@@ -105,6 +107,55 @@ async def test_an_order_from_its_lookup_to_its_end(market: MarketScene) -> None:
     states = {order_id: order.state for order_id, order in market.view.latest.orders.items()}
     assert states == {cancelled: OrderState.CLOSED, order: OrderState.CLOSED}
     assert market.view.latest.leases[order].close_reason == 1
+
+
+async def test_a_lease_that_moves_to_a_stand_in_and_is_updated(market: MarketScene) -> None:
+    """The winner never starts; the second claims; both sides then agree on another price and time."""
+    order = await market.order(terms=replace(TERMS, ignore=()))
+    await market.match(order, {ALICE.address: USD, BOB.address: 2 * USD})
+    record = market.view.latest.orders[order].certificate
+    assert record is not None
+    lease_id, none = bytes.fromhex(order[2:]), b""
+    await market.wait(31)
+    await market.send(RENTER, "lease_moves", "hand_over", lease_id, record.record.values(), 16, 0, [], none)
+    await market.follow()
+    await market.check()
+    assert market.view.latest.leases[order].state is LeaseState.VACANT
+    assert market.view.latest.orders[order].failed == {ALICE.address}
+    bob = NODE_KEYS[BOB.address]
+    await market.send(bob, "lease_moves", "take_over", lease_id, record.record.values(), 1, none)
+    await market.send(bob, "deployment_order", "confirm_start", lease_id, b"\5" * 32)
+    await market.follow()
+    await market.check()
+    lease = market.view.latest.leases[order]
+    assert (lease.state, lease.provider, lease.term) == (LeaseState.ACTIVE, BOB.address, 2)
+    update = (lease_id, b"\6" * 32, USD, 7_200, 1)
+    await market.send(RENTER, "lease_moves", "propose_update", *update)
+    await market.send(bob, "lease_moves", "accept_update", *update)
+    await market.follow()
+    await market.check()
+    assert market.view.latest.leases[order].rate_uusd == USD
+    assert market.view.latest.orders[order].spec_hash == "0x" + "06" * 32
+
+
+async def test_an_order_that_nobody_matches_expires(market: MarketScene) -> None:
+    order = await market.order()
+    order_id = bytes.fromhex(order[2:])
+    await market.wait(61)
+    await market.send(BOB, "deployment_order", "expire_attempt", order_id)
+    await market.follow()
+    await market.check()
+    found = market.view.latest.orders[order]
+    assert (found.state, found.reason) == (OrderState.UNMATCHED, 98)
+    await market.send(BOB, "deployment_order", "reopen", order_id, found.terms.values())
+    await market.follow()
+    await market.check()
+    assert set(market.view.latest.orders[order].opened_at) == {0, 1}
+    await market.wait(3_700)
+    await market.send(BOB, "deployment_order", "expire_attempt", order_id)
+    await market.follow()
+    await market.check()
+    assert market.view.latest.orders[order].state is OrderState.EXPIRED
 
 
 async def test_stakes_and_providers_that_change(market: MarketScene) -> None:
@@ -178,7 +229,7 @@ async def test_a_gateways_index_says_the_same_as_a_reader_of_the_chain(
         await follower.begin()
         index = MarketIndex(database.market_events, has_chain=True)
         order = await market.order()
-        await market.match(order, price=2 * USD)
+        await market.match(order, {ALICE.address: 2 * USD})
         await follower.catch_up()
         await index.follow()
         assert index.view().latest == market.view.latest

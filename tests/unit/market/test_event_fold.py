@@ -159,7 +159,7 @@ def test_a_placed_lease_waits_for_its_provider() -> None:
     state = folded(*PLACED)
     lease = state.leases[ORDER]
     assert state.orders[ORDER].state is OrderState.MATCHED
-    assert (lease.state, lease.provider, lease.term) == (LeaseState.PENDING, ALICE, 1)
+    assert (lease.state, lease.provider, lease.renter, lease.term) == (LeaseState.PENDING, ALICE, RENTER, 1)
     assert (lease.rate_uusd, lease.locked_uusd, lease.confirm_by) == (2_000_000, 2_000_000, START_S + 100)
 
 

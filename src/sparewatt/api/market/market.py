@@ -95,8 +95,7 @@ class MarketEndpoints:
 
         def is_wanted(lease: LeaseRecord) -> bool:
             is_shown = listing.which == "all" or lease.state is not LeaseState.CLOSED
-            is_renters = renter in (None, view.latest.orders[lease.lease_id].renter)
-            return is_shown and is_renters and provider in (None, lease.provider)
+            return is_shown and renter in (None, lease.renter) and provider in (None, lease.provider)
 
         leases = list(view.latest.leases.values())
         found, following = await _page(leases, listing, is_wanted, lambda o: NewestFirst(-o.created_at, o.lease_id))

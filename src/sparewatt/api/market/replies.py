@@ -83,7 +83,7 @@ def lease_reply(view: ChainView, lease: LeaseRecord) -> MarketLease:
     is_running = lease.state is LeaseState.ACTIVE
     return MarketLease(
         id=lease.lease_id,
-        renter=view.latest.orders[lease.lease_id].renter,
+        renter=lease.renter,
         state=LEASE_STATES[lease.state],
         provider=lease.provider,
         term=lease.term,
