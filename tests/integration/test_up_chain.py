@@ -15,7 +15,13 @@ from typing import Any
 
 import pytest
 
+from sparewatt.core.clock import SystemClock
+from sparewatt.evm.client import EvmClient
+from sparewatt.evm.contract_abi import Contracts, shipped_abis
+from sparewatt.evm.json_rpc import HttpTransport, RpcClient
+from sparewatt.evm.log_reader import BlockBatch, LogReader
 from sparewatt.localnet.anvil_binary import find_anvil
+from sparewatt.market.chain_view import ChainView
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database
@@ -121,6 +127,31 @@ def test_the_market_shows_the_node_as_a_provider_also_after_the_index_was_rebuil
     assert ask(network, "GET", "/v1/market/orders").json()["data"] == []
     rebuild_index(network)
     wait_until(lambda: [p["id"] for p in market_providers(network)] == [before["id"]], "the provider is gone")
+
+
+def test_whoever_has_a_key_reads_the_market_from_the_chain_itself(network: Network) -> None:
+    """As a node or a validator behind NAT does: through the gateway's proxy, without web3 and without Postgres."""
+    wait_until(lambda: market_providers(network) != [], "no provider is registered")
+    view = asyncio.run(read_market(network))
+    told = {provider["id"]: provider["node_key"] for provider in market_providers(network)}
+    assert {address: provider.node_key for address, provider in view.latest.providers.items()} == told
+
+
+async def read_market(network: Network) -> ChainView:
+    chain = ask(network, "GET", "/v1/chain").json()
+    transport = HttpTransport(f"{network.base_url}/chain/rpc", api_key=network.api_key)
+    try:
+        client = EvmClient(RpcClient(transport, SystemClock()))
+        contracts = Contracts(shipped_abis(), chain["contracts"])
+        reader = LogReader(client, contracts, await client.identity(), chain["start_block"])
+        view = ChainView(depth=1, start_block=chain["start_block"])
+        while reader.block_number < chain["indexed_block"]:
+            step = await reader.step()
+            assert isinstance(step, BlockBatch)
+            view.advance(step.events, to_block=step.block.number)
+        return view
+    finally:
+        await transport.close()
 
 
 def rebuild_index(network: Network) -> dict[str, Any]:
