@@ -28,6 +28,7 @@ ORDERS_MAX = 3
 OPEN, MATCHED, UNMATCHED, CLOSED, EXPIRED = 1, 2, 3, 4, 5
 PENDING, ACTIVE, PAUSED, UNPLACED, ENDED, VACANT = 1, 2, 3, 4, 5, 6
 BY_RENTER, BY_EMPTY = 1, 4
+IN_SERVICE, MAINTENANCE, LEFT = 2, 3, 5
 
 
 @dataclass
@@ -143,20 +144,22 @@ class MarketWorld:
             auction.keys[provider.address] = self.known_keys[counting]
 
     def admits(self, auction: Auction, provider: Provider) -> bool:
-        """A validator's rule for a commit: active, not failed before, and a free bond for all its open bids."""
-        open_prices = [
-            other.policy.max_price_uusd
-            for other in self.auctions
-            if other is not auction and other.bids is not None and other.state == OPEN
-            for number in other.bids
-            if self.network.providers[number].address == provider.address
-        ]
-        needed = commit_needs_uusd([*open_prices, auction.policy.max_price_uusd])
+        """A validator's rule for a commit: active, not failed before, and a free bond for all it may have to lock."""
+        backed = [other.policy.max_price_uusd for other in self.auctions if self.may_lock(other, provider.address)]
+        needed = commit_needs_uusd([*backed, auction.policy.max_price_uusd])
         return (
             provider.address not in auction.excluded
-            and self.network.registry.is_active(provider.address)
+            and self.network.registry.status_of(provider.address) == IN_SERVICE
             and self.network.stakes.free_bond(provider.address) >= needed
         )
+
+    def may_lock(self, auction: Auction, provider: str) -> bool:
+        """Whether a bid or a place of this order may still lock bond of the provider."""
+        if auction.accepted is None or auction.state == OPEN:
+            return any(self.network.providers[number].address == provider for number in auction.bids or {})
+        lease, chosen = auction.lease, auction.record(auction.accepted).chosen
+        waiting = [award.provider for award in chosen[lease["position"] + 1 :]]
+        return lease["state"] in (PENDING, ACTIVE, PAUSED, VACANT) and provider in waiting
 
     def take_bids(self, auction: Auction, prices: dict[int, int]) -> None:
         """Honest providers bid in every attempt, for two dollars an hour; hostile ones what they want."""
@@ -356,8 +359,9 @@ class MarketWorld:
         if lease["pause_reason"] == BY_EMPTY:
             over = lease["duration_left"] == 0
             return over or self.attempt(orders, "resume", auction.order_id, who=provider)
-        shown = (auction.order_id, auction.record(auction.accepted).values(), int(HandOverReason.RESIGNED), 0, [], b"")
-        return self.attempt(self.network.moves, "hand_over", *shown, who=provider)
+        record = auction.record(auction.accepted).values()
+        evidence: tuple[Any, ...] = (int(HandOverReason.RESIGNED), 0, [], b"")
+        return self.attempt(self.network.moves, "hand_over", auction.order_id, record, *evidence, who=provider)
 
     def finish(self) -> None:
         """An exit always exists: each renter ends its order, everybody withdraws, and no money is left."""
