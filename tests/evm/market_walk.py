@@ -380,7 +380,7 @@ class MarketWalk(MarketWorld):
             assert not self.attempt(self.network.orders, function, auction.order_id, *more, who=me)
 
     def withdrawer(self) -> None:
-        account = self.rng.choice(self.accounts())
+        account = self.rng.choice(self.owed_by_escrow())
         for vault in (self.network.escrow, self.network.stakes):
             owed, before = vault.owed(account), self.network.token.balanceOf(account)
             if self.attempt(vault, "withdraw", account, who=account):
