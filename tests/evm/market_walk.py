@@ -23,6 +23,9 @@ from tests.evm.market_world import (
     BY_EMPTY,
     HONEST_PROVIDERS,
     HOSTILE_VALIDATORS,
+    IN_SERVICE,
+    LEFT,
+    MAINTENANCE,
     OPEN,
     ORDERS_MAX,
     PAUSED,
@@ -36,7 +39,6 @@ from tests.evm.network import ATTEMPT_S, USD, Provider, key
 from tests.evm.walks import PEOPLE, deployed_network
 
 SECONDS = (1, 5, 5, 11, 11, 21, 21, 31, 31, 61, 200, 601, 3_601)
-LEFT, MAINTENANCE, IN_SERVICE = 5, 3, 2
 RUNNING = (PENDING, ACTIVE, PAUSED)
 
 
@@ -246,7 +248,9 @@ class MarketWalk(MarketWorld):
         auction = self.order_with(*RUNNING, hostile=True)
         lease = auction.lease
         if lease["notice_at"] == 0:
-            self.network.orders.give_notice(auction.order_id, who=lease["provider"])
+            first_start = lease["state"] == PENDING and not lease["resumed"]
+            noticed = self.attempt(self.network.orders, "give_notice", auction.order_id, who=lease["provider"])
+            assert noticed != first_start, "a notice is no way out of the first start"
             return
         over = now() >= lease["notice_at"] + lease["reclaim"]
         assert self.close(auction, CloseReason.PROVIDER_RECLAIM, who=lease["provider"]) == over
@@ -376,7 +380,7 @@ class MarketWalk(MarketWorld):
             assert not self.attempt(self.network.orders, function, auction.order_id, *more, who=me)
 
     def withdrawer(self) -> None:
-        account = self.rng.choice(self.accounts())
+        account = self.rng.choice(self.owed_by_escrow())
         for vault in (self.network.escrow, self.network.stakes):
             owed, before = vault.owed(account), self.network.token.balanceOf(account)
             if self.attempt(vault, "withdraw", account, who=account):

@@ -16,9 +16,9 @@ from sparewatt.market.rule import BidBook, commit_of
 from sparewatt.protocol.contracts.match import Bid, Down
 from sparewatt.protocol.contracts.reasons import CloseReason, HandOverReason
 from sparewatt.protocol.signing import SigningKey
-from tests.evm.auction import STRANGER, Order, policy_of
+from tests.evm.auction import Order, policy_of
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
-from tests.evm.network import ATTEMPT_S, INSURANCE, OPERATOR, RICH, TREASURY, USD, Provider
+from tests.evm.network import ATTEMPT_S, INSURANCE, RICH, TREASURY, USD, Provider
 from tests.evm.walks import PEOPLE, deployed_network
 
 HONEST_PROVIDERS, HOSTILE_VALIDATORS = 2, 2
@@ -28,6 +28,7 @@ ORDERS_MAX = 3
 OPEN, MATCHED, UNMATCHED, CLOSED, EXPIRED = 1, 2, 3, 4, 5
 PENDING, ACTIVE, PAUSED, UNPLACED, ENDED, VACANT = 1, 2, 3, 4, 5, 6
 BY_RENTER, BY_EMPTY = 1, 4
+IN_SERVICE, MAINTENANCE, LEFT = 2, 3, 5
 
 
 @dataclass
@@ -70,12 +71,12 @@ class MarketWorld:
         self.honest_validators = self.network.validators[HOSTILE_VALIDATORS:]
         self.auctions: list[Auction] = []
         self.burned: dict[str, int] = defaultdict(int)
-        self.silent_since: dict[str, int] = {}
         self.used_twins: list[tuple[Contract, str, tuple[Any, ...]]] = []
         self.kept_downs: list[tuple[Auction, int, int, list[tuple[bytes, int]]]] = []
         for provider in self.hostile:
             self._set_bond(provider, HOSTILE_BOND)
         self.known_keys = {p.node_key.address: p.node_key for p in self.network.providers}
+        self.stake_version = self.network.stakes.version()
         self.staked = self.all_stake()
         self.honest_bonds = {p.address: self.bond(p.address) for p in self.honest}
 
@@ -97,9 +98,14 @@ class MarketWorld:
     def vaults(self) -> list[Contract]:
         return [self.network.escrow, self.network.stakes, self.network.book]
 
-    def accounts(self) -> list[str]:
-        people = [*PEOPLE, *(p.owner for p in self.network.providers)]
-        return [*(person.address for person in people), TREASURY, INSURANCE, OPERATOR, STRANGER]
+    def owed_by_escrow(self) -> list[str]:
+        """Everybody who can be owed there; a debt to anybody else would be missing in the sums."""
+        people = [*PEOPLE, *(provider.owner for provider in self.network.providers)]
+        return [*(person.address for person in people), TREASURY]
+
+    def owed_by_stakes(self) -> list[str]:
+        people = [*PEOPLE, *(provider.owner for provider in self.hostile)]
+        return [*(person.address for person in people), INSURANCE]
 
     def bond(self, address: str) -> int:
         free, locked, unbonding, _ = self.network.stakes.bond_of(address)
@@ -109,8 +115,7 @@ class MarketWorld:
     def all_stake(self) -> int:
         total = 0
         for validator in self.network.validators:
-            _, stake, unbonding, _, jailed, pending, _ = self.network.stakes.validator_of(validator.operator.address)
-            assert not jailed
+            _, stake, unbonding, _, _, pending, _ = self.network.stakes.validator_of(validator.operator.address)
             total += stake + unbonding + pending
         return total
 
@@ -143,20 +148,22 @@ class MarketWorld:
             auction.keys[provider.address] = self.known_keys[counting]
 
     def admits(self, auction: Auction, provider: Provider) -> bool:
-        """A validator's rule for a commit: active, not failed before, and a free bond for all its open bids."""
-        open_prices = [
-            other.policy.max_price_uusd
-            for other in self.auctions
-            if other is not auction and other.bids is not None and other.state == OPEN
-            for number in other.bids
-            if self.network.providers[number].address == provider.address
-        ]
-        needed = commit_needs_uusd([*open_prices, auction.policy.max_price_uusd])
+        """A validator's rule for a commit: active, not failed before, and a free bond for all it may have to lock."""
+        backed = [other.policy.max_price_uusd for other in self.auctions if self.may_lock(other, provider.address)]
+        needed = commit_needs_uusd([*backed, auction.policy.max_price_uusd])
         return (
             provider.address not in auction.excluded
-            and self.network.registry.is_active(provider.address)
+            and self.network.registry.status_of(provider.address) == IN_SERVICE
             and self.network.stakes.free_bond(provider.address) >= needed
         )
+
+    def may_lock(self, auction: Auction, provider: str) -> bool:
+        """Whether a bid or a place of this order may still lock bond of the provider."""
+        if auction.accepted is None or auction.state == OPEN:
+            return any(self.network.providers[number].address == provider for number in auction.bids or {})
+        lease, chosen = auction.lease, auction.record(auction.accepted).chosen
+        waiting = [award.provider for award in chosen[lease["position"] + 1 :]]
+        return lease["state"] in (PENDING, ACTIVE, PAUSED, VACANT) and provider in waiting
 
     def take_bids(self, auction: Auction, prices: dict[int, int]) -> None:
         """Honest providers bid in every attempt, for two dollars an hour; hostile ones what they want."""
@@ -320,33 +327,31 @@ class MarketWorld:
 
     def check(self) -> None:
         """After every step, accepted or refused."""
-        self.check_money()
-        self.check_pauses()
+        leases = [(auction, auction.lease) for auction in self.auctions]
+        self.check_money([lease for _, lease in leases])
+        for auction, lease in leases:
+            if lease["state"] == PAUSED and now() > lease["paused_at"] + lease["grace"]:
+                self.check_pause_has_ended(auction, lease)
         self.auctions = [auction for auction in self.auctions if auction.state not in (CLOSED, EXPIRED)]
 
-    def check_money(self) -> None:
+    def check_money(self, leases: list[dict[str, Any]]) -> None:
         escrow, stakes, token = self.network.escrow, self.network.stakes, self.network.token
-        accounts = self.accounts()
         deposits = sum(auction.deposit for auction in self.auctions)
-        assert escrow.held() == deposits + sum(escrow.owed(account) for account in accounts)
+        assert escrow.held() == deposits + sum(escrow.owed(account) for account in self.owed_by_escrow())
         bonds = {provider.address: stakes.bond_of(provider.address) for provider in self.network.providers}
-        locked = sum(bond[1] for bond in bonds.values())
-        assert locked == sum(auction.lease["locked"] for auction in self.auctions)
-        owed = sum(stakes.owed(account) for account in accounts)
-        assert self.all_stake() == self.staked, "a validator was slashed"
+        assert sum(bond[1] for bond in bonds.values()) == sum(lease["locked"] for lease in leases)
+        owed = sum(stakes.owed(account) for account in self.owed_by_stakes())
         assert stakes.held() == self.staked + sum(sum(bond[:3]) for bond in bonds.values()) + owed
+        assert stakes.version() == self.stake_version, "a validator was slashed"
         for address, bond in self.honest_bonds.items():
             assert sum(bonds[address][:3]) == bond, "an honest provider lost bond"
         for vault in self.vaults():
             assert token.balanceOf(vault.address) == vault.held(), vault.name
 
-    def check_pauses(self) -> None:
+    def check_pause_has_ended(self, auction: Auction, lease: dict[str, Any]) -> None:
         """I20: after the grace the provider can leave for nothing, or start again for pay."""
-        for auction in self.auctions:
-            lease = auction.lease
-            if lease["state"] == PAUSED and now() > lease["paused_at"] + lease["grace"]:
-                with rolled_back():
-                    assert self.provider_gets_out(auction, lease)
+        with rolled_back():
+            assert self.provider_gets_out(auction, lease)
 
     def provider_gets_out(self, auction: Auction, lease: dict[str, Any]) -> bool:
         provider, orders = lease["provider"], self.network.orders
@@ -356,17 +361,19 @@ class MarketWorld:
         if lease["pause_reason"] == BY_EMPTY:
             over = lease["duration_left"] == 0
             return over or self.attempt(orders, "resume", auction.order_id, who=provider)
-        shown = (auction.order_id, auction.record(auction.accepted).values(), int(HandOverReason.RESIGNED), 0, [], b"")
-        return self.attempt(self.network.moves, "hand_over", *shown, who=provider)
+        record = auction.record(auction.accepted).values()
+        evidence: tuple[Any, ...] = (int(HandOverReason.RESIGNED), 0, [], b"")
+        return self.attempt(self.network.moves, "hand_over", auction.order_id, record, *evidence, who=provider)
 
     def finish(self) -> None:
         """An exit always exists: each renter ends its order, everybody withdraws, and no money is left."""
+        assert self.all_stake() == self.staked
         for auction in self.auctions:
             orders, renter = self.network.orders, auction.renter.address
             ended = self.attempt(orders, "cancel_order", auction.order_id, who=renter)
             assert ended or self.close(auction, CloseReason.RENTER, who=renter)
         self.check()
-        for account in self.accounts():
+        for account in self.owed_by_escrow():
             self.attempt(self.network.escrow, "withdraw", account, who=account)
         assert self.network.token.balanceOf(self.network.escrow.address) == 0
         assert all(self.network.stakes.bond_of(p.address)[1] == 0 for p in self.network.providers)

@@ -6,8 +6,8 @@ from tests.evm.market_walk import ATTACKERS, walk_market
 
 
 def test_no_attacker_gains_by_what_it_does() -> None:
-    counts = walk_market(seed=1, steps=400)
-    assert counts.total() == 400
+    counts = walk_market(seed=1, steps=200)
+    assert counts.total() == 200
 
 
 def test_there_are_more_than_twenty_kinds_of_attackers() -> None:

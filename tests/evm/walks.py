@@ -21,7 +21,9 @@ from tests.evm.auction import Order, place_order
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
 from tests.evm.network import (
     ACTIVATE_S,
+    ATTEMPT_S,
     BOOK_BOND,
+    CHALLENGE_S,
     GUARDIAN,
     INSURANCE,
     MIN_STAKE,
@@ -201,6 +203,9 @@ class StakeWalk(Walk):
         self.keys = 5000
         self.dispute = self.network.dispute.address
         self.others = self.stakes.held()
+        self.versions: dict[int, tuple[int, int, dict[str, int]]] = {}
+        """Of the versions seen: when, their total, and the weights of people in it."""
+        self.slashed: dict[str, int] = dict.fromkeys((person.address for person in PEOPLE), 0)
 
     def vaults(self) -> list[Contract]:
         return [self.stakes]
@@ -252,7 +257,15 @@ class StakeWalk(Walk):
         index = max(0, self.stakes.history_length(vote_key) - 1 - back)
         version = self.stakes.history_at(vote_key, index)[0]
         arguments = (vote_key, version, index, bps, PEOPLE[other].address, INSURANCE)
+        before = self.holding(PEOPLE[person].address)
         self.attempt(self.stakes, "slash", *arguments, who=self.dispute)
+        self.slashed[PEOPLE[person].address] += before - self.holding(PEOPLE[person].address)
+
+    def holding(self, operator: str) -> int:
+        """What can still be slashed."""
+        _, stake, unbonding, _, _, pending, _ = self.stakes.validator_of(operator)
+        amount: int = stake + unbonding + pending
+        return amount
 
     @rule(person=PERSON, other=PERSON, amount=AMOUNT, act=st.sampled_from(["lock", "release", "forfeit"]))
     def use_bond(self, person: int, other: int, amount: int, act: str) -> None:
@@ -268,7 +281,7 @@ class StakeWalk(Walk):
     def totals_are_the_sum_of_weights_and_stakes_of_what_is_held(self) -> None:
         stakes = self.stakes
         known = {person.address: stakes.validator_of(person.address) for person in PEOPLE}
-        weights = {address: 0 if jailed else stake for address, (_, stake, _, _, jailed, _, _) in known.items()}
+        weights = {str(a): 0 if jailed else int(stake) for a, (_, stake, _, _, jailed, _, _) in known.items()}
         placed = set(stakes.all_operators())
         assert len(placed) <= PLACES
         assert stakes.total_at(stakes.version()) == sum(weights.values()) + MIN_STAKE * len(placed - known.keys())
@@ -277,6 +290,20 @@ class StakeWalk(Walk):
         bonds = sum(sum(stakes.bond_of(address)[:3]) for address in known)
         owed = sum(stakes.owed(address) for address in (*known, INSURANCE))
         assert stakes.held() == self.others + staked + bonds + owed
+        version = stakes.version()
+        self.versions.setdefault(version, (now(), stakes.total_at(version), weights))
+
+    @invariant()
+    def who_could_vote_in_an_attempt_answers_for_it_and_old_versions_stay(self) -> None:
+        """An attempt may open until the next version comes; its evidence counts for as long again."""
+        current = self.stakes.version()
+        ends = {version: self.versions.get(version + 1, (now(),))[0] for version in self.versions}
+        for version, (_, total, weights) in self.versions.items():
+            assert self.stakes.total_at(version) == total
+            if version < current and now() > ends[version] + ATTEMPT_S + CHALLENGE_S:
+                continue
+            for operator, weight in weights.items():
+                assert self.holding(operator) + self.slashed[operator] >= weight
 
 
 class LeaseWalk(Walk):

@@ -38,9 +38,13 @@ def bid_bond_uusd(max_price_uusd: int) -> int:
     return max(1, max_price_uusd * BID_BOND_S // HOUR_S)
 
 
-def commit_needs_uusd(open_max_prices_uusd: Iterable[int]) -> int:
-    """The free bond that backs all open bids of a provider: an hour of the highest price of each order."""
-    return sum(open_max_prices_uusd)
+def commit_needs_uusd(max_prices_uusd: Iterable[int]) -> int:
+    """The free bond that a bidder needs: an hour of the highest price of each order that may still lock some of it.
+
+    These are orders with an open bid of the provider, this one included, and those in which it can claim as a stand-in:
+    a claim in an order of its own would otherwise free it from a bid for nothing.
+    """
+    return sum(max_prices_uusd)
 
 
 def wanted_lock_uusd(pay_uusd: int, *, max_price_uusd: int) -> int:
