@@ -1,4 +1,4 @@
-"""The owner's node on its page: allowed at the machine, then registered, bonded and paused by clicks, on a real chain."""
+"""The owner's node on its page: registered, bonded, unbonded and paused by clicks, on a real chain."""
 
 from __future__ import annotations
 
