@@ -173,7 +173,7 @@ class Cast:
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
         spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
-        spare |= {"order": "0x00", "lease": "0x00"}
+        spare |= {"order": "0x00", "lease": "0x00", "provider": "0x" + "0" * 40}
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()
         path = path.format(**self.things | spare)
