@@ -240,6 +240,7 @@ def test_a_network_that_wants_no_chain_has_none(shared_network: Network) -> None
         ("POST", "/v1/chain/rpc", {"method": "eth_chainId"}),
         ("POST", "/v1/payouts/claim", {}),
         ("POST", "/v1/credits/deposit", {"usd": "1", "adapter": "chain"}),
+        ("POST", "/v1/credits/withdraw", {"usd": "1"}),
     ],
 )
 def test_what_needs_a_chain_says_that_there_is_none(
