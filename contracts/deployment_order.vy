@@ -4,9 +4,9 @@
 """
 @title Orders and their leases
 @notice An order asks for machines under a policy, with a deposit; PROVIDER_LOOKUP opens its auction. A certificate
-        places the lease with the first candidate that is active and bonded; when that one fails, resigns or never
-        starts, the lease moves to the next, with no new auction. The deposit is the cap: no lease can cost more. Holds
-        no money itself.
+        places the lease with the first candidate that is not suspended and bonded; when that one fails, resigns or
+        never starts, a stand-in claims the lease, with no new auction (`lease_moves`). The deposit is the cap: no lease
+        can cost more. Holds no money itself.
 """
 
 from contracts.interfaces import ILeases
@@ -16,7 +16,6 @@ from contracts import awards
 from contracts import match_rule
 from contracts.modules import lease_actions
 from contracts.modules import lease_book
-from contracts.modules import lease_updates
 from contracts.modules import order_reads
 from contracts.modules import order_book
 from contracts.modules import placement
@@ -30,9 +29,6 @@ initializes: lease_book
 initializes: lease_actions[
     lease_book := lease_book, order_book := order_book, sisters := sisters, twins := twins
 ]
-initializes: lease_updates[
-    lease_book := lease_book, order_book := order_book, sisters := sisters, twins := twins
-]
 initializes: order_reads[lease_book := lease_book, order_book := order_book]
 initializes: placement[
     lease_book := lease_book, order_book := order_book, sisters := sisters
@@ -42,16 +38,14 @@ implements: ILeases
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
     sisters.registry, sisters.stakes, sisters.escrow, sisters.tasks,
-    order_book.order_count, order_book.order_of, order_reads.open_order, order_reads.order_facts,
-    lease_book.lease_of, lease_book.update_seq, lease_book.update_digest,
+    order_book.order_count, order_book.order_of, order_book.opened_at, order_reads.open_order, order_reads.order_facts,
+    lease_book.lease_of,
     lease_actions.confirm_start, lease_actions.confirm_start_with_signature,
-    lease_updates.propose_update, lease_updates.propose_update_with_signature,
-    lease_updates.accept_update, lease_updates.accept_update_with_signature,
     lease_actions.pause, lease_actions.pause_with_signature,
     lease_actions.resume, lease_actions.resume_with_signature,
     lease_actions.give_notice, lease_actions.give_notice_with_signature,
     lease_actions.close, lease_actions.close_with_signature, lease_actions.on_empty,
-    placement.hand_over,
+    placement.moves, placement.wire, placement.vacate, placement.place, placement.apply_update,
 )
 
 event PROVIDER_LOOKUP:
@@ -62,6 +56,8 @@ event PROVIDER_LOOKUP:
     spec_hash: bytes32
     stake_version: uint256
     snapshot_epoch: uint256
+    expires_at: uint256
+    max_attempts: uint256
 
 event AttemptExpired:
     order_id: indexed(bytes32)
@@ -86,6 +82,7 @@ CREATE_TYPEHASH: constant(bytes32) = keccak256(
 CANCEL_TYPEHASH: constant(bytes32) = keccak256(
     "CancelOrder(address renter,bytes32 orderId,uint256 nonce,uint256 deadline)"
 )
+REOPEN_TYPEHASH: constant(bytes32) = keccak256("Reopen(address renter,bytes32 orderId,uint256 nonce,uint256 deadline)")
 
 ATTEMPT_S: public(immutable(uint256))
 
@@ -115,7 +112,7 @@ def create_order(
 ) -> bytes32:
     """
     @notice Order machines: take the deposit and open the first auction.
-    @dev The caller must have approved the escrow for the deposit.
+    @dev The caller must have approved the escrow for what it is not owed there.
     @param policy The terms of the order. Only its hash is stored: a later call that needs the policy passes it again.
     @param spec_hash Hash of the specification of what is to be deployed. The specification itself stays off chain.
     @param deposit The deposit in µUSD: the most that the lease can cost.
@@ -165,37 +162,57 @@ def create_order_with_signature(
 @nonreentrant
 def reopen(order_id: bytes32, policy: match_rule.Policy):
     """
-    @notice Open a new auction for an order without a provider. Anyone may call it, as often as the renter allowed.
+    @notice Open a new auction for an order without a provider. Anyone may call it as often as the renter allowed;
+            beyond that only the renter.
     @param order_id The order.
     @param policy The policy of the order, unchanged.
     """
-    order: order_book.Order = order_book._load(order_id)
-    assert order.state == order_book.UNMATCHED, "NOT_UNMATCHED"
-    assert order.attempt + 1 <= order.attempts_max, "NO_ATTEMPT_LEFT"
-    assert block.timestamp <= order.expires_at, "ORDER_EXPIRED"
-    assert match_rule._policy_hash(policy) == order.policy_hash, "WRONG_POLICY"
-    order.attempt += 1
-    self._open(order_id, order, policy)
+    self._reopen(msg.sender, order_id, policy)
+
+
+@external
+@nonreentrant
+def reopen_with_signature(
+    renter: address, order_id: bytes32, policy: match_rule.Policy, deadline: uint256, signature: Bytes[65]
+):
+    """
+    @notice `reopen` as a meta-transaction: the renter signs it, a relayer sends it and pays the gas.
+    @param renter The account that ordered and signs.
+    @param order_id The order.
+    @param policy The policy of the order, unchanged.
+    @param deadline The last Unix second at which the signature is valid.
+    @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
+    """
+    lease_actions._require_twin(REOPEN_TYPEHASH, renter, order_id, deadline, signature)
+    self._reopen(renter, order_id, policy)
 
 
 @external
 @nonreentrant
 def expire_attempt(order_id: bytes32):
     """
-    @notice End an auction that brought no certificate in time, or an order that has expired. Anyone may call it.
-    @dev After the last attempt the deposit is owed to the renter.
+    @notice End an auction that brought no certificate in time, a vacant lease that no stand-in claimed in time, or an
+            order that has expired. Anyone may call it.
+    @dev An order expires at its time, or after its last attempt if no provider ever had its lease; the deposit is then
+         owed to the renter.
     @param order_id The order.
     """
     order: order_book.Order = order_book._load(order_id)
-    late: bool = block.timestamp > order.expires_at
-    if order.state == order_book.OPEN:
-        assert block.timestamp > order.opened_at + ATTEMPT_S, "ATTEMPT_NOT_OVER"
-        late = late or order.attempt == order.attempts_max
+    lease: lease_book.Lease = lease_book._load(order_id)
+    vacant: bool = order.state == order_book.MATCHED and lease.state == lease_book.VACANT
+    used_up: bool = lease.term == 0 and order.attempt >= order.attempts_max
+    final: bool = not vacant and (used_up or block.timestamp > order.expires_at)
+    if vacant:
+        assert block.timestamp > lease.confirm_by, "STAND_INS_HAVE_TIME"
+    elif order.state == order_book.OPEN:
+        assert block.timestamp > order_book.opened_at[order_id][order.attempt] + ATTEMPT_S, "ATTEMPT_NOT_OVER"
     else:
         assert order.state == order_book.UNMATCHED, "NOT_OPEN"
-        assert late, "ORDER_NOT_EXPIRED"
-    log AttemptExpired(order_id=order_id, attempt=order.attempt, final=late)
-    if late:
+        assert final, "ORDER_NOT_EXPIRED"
+    log AttemptExpired(order_id=order_id, attempt=order.attempt, final=final)
+    if vacant:
+        placement._unplace(order_id, lease)
+    elif final:
         self._finish(order_id, order, order_book.EXPIRED)
     else:
         placement._to_unmatched(order_id, order, NO_QUORUM)
@@ -221,9 +238,7 @@ def cancel_order_with_signature(renter: address, order_id: bytes32, deadline: ui
     @param deadline The last Unix second at which the signature is valid.
     @param signature The EIP-712 signature of the account that acts: 65 bytes r, s, v.
     """
-    nonce: uint256 = twins._next_nonce(renter)
-    content: bytes32 = keccak256(abi_encode(CANCEL_TYPEHASH, renter, order_id, nonce, deadline))
-    twins._require_signed(renter, content, deadline, signature)
+    lease_actions._require_twin(CANCEL_TYPEHASH, renter, order_id, deadline, signature)
     self._cancel(renter, order_id)
 
 
@@ -234,14 +249,15 @@ def cancel_order_with_signature(renter: address, order_id: bytes32, deadline: ui
 @nonreentrant
 def on_match(order_id: bytes32, chosen: awards.Award[3]):
     """
-    @notice Place the lease with the first candidate that is active and bonded. Only the task manager may call it.
+    @notice Place the lease with the first candidate that is not suspended and bonded. Only the task manager may call
+            it.
     @param order_id The order.
     @param chosen The candidates of the certificate, best first.
     """
     assert msg.sender == sisters.tasks.address, "NOT_TASKS"
     order: order_book.Order = order_book._load(order_id)
     order.state = order_book.MATCHED
-    if placement._place(order_id, lease_book._load(order_id), chosen, 0):
+    if placement._place(order_id, chosen):
         order_book._save(order_id, order)
     else:
         placement._to_unmatched(order_id, order, placement.NONE_PLACEABLE)
@@ -292,11 +308,11 @@ def _create(
 def _open(order_id: bytes32, order: order_book.Order, policy: match_rule.Policy):
     opened: order_book.Order = order
     opened.state = order_book.OPEN
-    opened.opened_at = block.timestamp
     opened.stake_version = staticcall IStakes(sisters.stakes.address).version()
     opened.snapshot_epoch = convert(staticcall sisters.tasks.latest_epoch(), uint256)
     assert opened.snapshot_epoch > 0, "NO_SNAPSHOT"
     order_book._save(order_id, opened)
+    order_book.opened_at[order_id][opened.attempt] = block.timestamp
     log PROVIDER_LOOKUP(
         order_id=order_id,
         attempt=opened.attempt,
@@ -305,7 +321,20 @@ def _open(order_id: bytes32, order: order_book.Order, policy: match_rule.Policy)
         spec_hash=opened.spec_hash,
         stake_version=opened.stake_version,
         snapshot_epoch=opened.snapshot_epoch,
+        expires_at=opened.expires_at,
+        max_attempts=opened.attempts_max,
     )
+
+
+@internal
+def _reopen(caller: address, order_id: bytes32, policy: match_rule.Policy):
+    order: order_book.Order = order_book._load(order_id)
+    assert order.state == order_book.UNMATCHED, "NOT_UNMATCHED"
+    order.attempt += 1
+    assert order.attempt <= order.attempts_max or caller == order.renter, "NO_ATTEMPT_LEFT"
+    assert block.timestamp <= order.expires_at, "ORDER_EXPIRED"
+    assert match_rule._policy_hash(policy) == order.policy_hash, "WRONG_POLICY"
+    self._open(order_id, order, policy)
 
 
 @internal
@@ -325,6 +354,6 @@ def _finish(order_id: bytes32, order: order_book.Order, state: uint256):
     order_book._save(order_id, finished)
     lease: lease_book.Lease = lease_book._load(order_id)
     if lease.state == lease_book.UNPLACED:
-        lease_actions._end(order_id, lease, NO_PROVIDER)
+        lease_actions._end(order_id, lease, NO_PROVIDER, 0)
     else:
         extcall sisters.escrow.refund(order_id)

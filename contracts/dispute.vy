@@ -7,7 +7,6 @@
         gas. A proven fault does not touch the lease: service goes on and the signers pay.
 """
 
-from contracts.interfaces import IOrders
 from contracts import awards
 from contracts import match_rule
 from contracts.modules import evidence
@@ -67,7 +66,8 @@ def prove_double_sign(
     @param signature_a The signature of the first message.
     @param words_b The fields of the second message.
     @param signature_b The signature of the second message, by the same key.
-    @param version A stake version at which the key had weight: the penalty is a share of that.
+    @param version The stake version that decides the auction, or one of the time of the snapshot: the penalty is a
+                   share of the key's weight at it.
     @param history_index Where the signer's weight at that version is in its history.
     """
     assert kind <= SNAPSHOT, "UNKNOWN_KIND"
@@ -79,7 +79,7 @@ def prove_double_sign(
         assert words_a[i] == words_b[i], "DIFFERENT_OCCASION"
     signer: address = penalties._signer(hash_a, signature_a)
     assert signer == penalties._signer(hash_b, signature_b), "DIFFERENT_SIGNERS"
-    harmed: address = self._require_occasion_in_time(kind, words_a)
+    harmed: address = self._require_occasion_in_time(kind, words_a, version)
     # One penalty per occasion: its hash is used as the order id, the kind as the attempt.
     round: bytes32 = words_a[2] if kind == VOTE else empty(bytes32)
     occasion: bytes32 = keccak256(abi_encode(words_a[0], words_a[1], round))
@@ -108,7 +108,7 @@ def challenge_leaf(
                     would be.
     @param absent Whether the fault is that the provider has no profile.
     """
-    penalties._require_in_time(task.order_id)
+    renter: address = self._require_in_time(task)
     assert match_rule._policy_hash(policy) == task.policy_hash, "WRONG_POLICY"
     assert evidence._is_bid(task, placed), "NOT_IN_BIDS"
     if absent:
@@ -119,7 +119,8 @@ def challenge_leaf(
         assert profile.provider == placed.leaf.provider, "OTHER_PROVIDER"
         assert places._in_snapshot(task.snapshot_root, profile, profiles[0].index, profiles[0].path), "NOT_IN_SNAPSHOT"
         assert not match_rule._is_true_leaf(policy, profile, placed.leaf), "NO_FAULT"
-    penalties._punish_voters(task, round, votes, penalties.LEAF, placed.leaf.provider)
+    # Not to the leaf's provider: a false leaf mostly favours it.
+    penalties._punish_voters(task, round, votes, penalties.LEAF, renter)
 
 
 @external
@@ -142,11 +143,11 @@ def challenge_rank(
     @param passed_over An eligible bid that comes before it; unused if the candidate itself is wrong.
     @param candidate The bid in that place; unused if the place is empty.
     """
-    facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
+    renter: address = self._require_in_time(task)
     assert slot < 3, "UNKNOWN_SLOT"
     slots: uint16[3] = [task.first, task.second, task.third]
     if self._is_no_leaf_or_twice(task, slots, slot) or self._is_ineligible(task, slots[slot], candidate):
-        penalties._punish_voters(task, round, votes, penalties.RANK, facts.renter)
+        penalties._punish_voters(task, round, votes, penalties.RANK, renter)
         return
     assert evidence._is_bid(task, passed_over) and passed_over.leaf.status == 0, "NOT_IN_BIDS"
     for i: uint256 in range(3):
@@ -176,11 +177,11 @@ def challenge_order(
     @param left A leaf with its place in the task's tree of bids.
     @param right The leaf right after it.
     """
-    facts: IOrders.OrderFacts = penalties._require_in_time(task.order_id)
+    renter: address = self._require_in_time(task)
     assert right.index == left.index + 1, "NOT_NEIGHBOURS"
     assert evidence._is_bid(task, left) and evidence._is_bid(task, right), "NOT_IN_BIDS"
     assert convert(left.leaf.provider, uint256) >= convert(right.leaf.provider, uint256), "NO_FAULT"
-    penalties._punish_voters(task, round, votes, penalties.ORDER, facts.renter)
+    penalties._punish_voters(task, round, votes, penalties.ORDER, renter)
 
 
 @external
@@ -204,7 +205,7 @@ def challenge_omission(
     @param list_signature The validator's signature of the list.
     @param spots Another leaf of the same provider, or the leaves next to where the bid would be.
     """
-    penalties._require_in_time(task.order_id)
+    self._require_in_time(task)
     bid_id: bytes32 = match_rule._bid_id(task.order_id, task.attempt, bid)
     assert bid_id in reveal_list, "NOT_LISTED"
     content: bytes32 = evidence._list_hash(TYPEHASHES[REVEAL_LIST], task.order_id, task.attempt, reveal_list)
@@ -229,12 +230,24 @@ def _message_hash(kind: uint256, words: DynArray[bytes32, 5]) -> bytes32:
 
 @internal
 @view
-def _require_occasion_in_time(kind: uint256, words: DynArray[bytes32, 5]) -> address:
+def _require_in_time(task: match_rule.Task) -> address:
+    return penalties._require_in_time(task.order_id, task.attempt, convert(task.stake_version, uint256))
+
+
+@internal
+@view
+def _require_occasion_in_time(kind: uint256, words: DynArray[bytes32, 5], version: uint256) -> address:
     """Returns who is harmed: the renter, or nobody in particular (empty) where it is a snapshot."""
     if kind != SNAPSHOT:
-        return penalties._require_in_time(words[0]).renter
-    posted_at: uint256 = staticcall penalties.tasks.snapshot_posted_at(convert(words[0], uint32))
+        return penalties._require_in_time(words[0], convert(words[1], uint32), version)
+    # A snapshot is signed between the posting of the one before and its own.
+    epoch: uint32 = convert(words[0], uint32)
+    assert epoch > 0, "UNKNOWN_EPOCH"
+    posted_at: uint256 = staticcall penalties.tasks.snapshot_posted_at(epoch)
     assert posted_at == 0 or block.timestamp <= posted_at + penalties.CHALLENGE_S, "TOO_LATE"
+    start: uint256 = staticcall penalties.tasks.snapshot_posted_at(epoch - 1)
+    end: uint256 = block.timestamp if posted_at == 0 else posted_at
+    assert staticcall penalties.stakes.was_current(version, start, end), "WRONG_STAKE_VERSION"
     return empty(address)
 
 

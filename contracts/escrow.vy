@@ -4,8 +4,9 @@
 @title Escrow: a renter's deposit streams to a provider, second by second
 @notice Pay is rate · seconds // 3600, rounded down; the remainder stays with the lease. Anyone may settle; payouts are
         pulled by the account that is owed. A stream stops by itself when the deposit or the agreed time is used up:
-        nothing can be overdrawn. Only the order contract opens, starts, stops and refunds. The fee is a share of pay,
-        fixed at deployment, one for all.
+        nothing can be overdrawn. Only the order contract opens, starts, stops and refunds. A deposit is taken first
+        from what its payer is owed here, so that a refund pays for the next order. The fee is a share of pay, fixed at
+        deployment, one for all.
 """
 
 from contracts.interfaces import IEscrow
@@ -30,6 +31,12 @@ exports: (
 event DepositChanged:
     lease_id: indexed(bytes32)
     payer: indexed(address)
+    amount: uint256
+    from_owed: uint256  # the part of it that the payer was owed here
+    deposit: uint256
+
+event Compensated:
+    lease_id: indexed(bytes32)
     amount: uint256
     deposit: uint256
 
@@ -124,7 +131,7 @@ def settle(lease_id: bytes32):
 @nonreentrant
 def top_up(lease_id: bytes32, amount: uint256):
     """
-    @notice Add to the deposit of a lease, from the caller's allowance.
+    @notice Add to the deposit of a lease, from what the caller is owed here, then from its allowance.
     @param lease_id The lease. It has the id of the order that it comes from.
     @param amount How much, in µUSD.
     """
@@ -138,7 +145,7 @@ def top_up_with_signature(
 ):
     """
     @notice `top_up` as a meta-transaction: the payer signs it, a relayer sends it and pays the gas.
-    @param payer The account that pays and signs. It must have approved this contract for the amount.
+    @param payer The account that pays and signs. It must have approved this contract for what it is not owed here.
     @param lease_id The lease. It has the id of the order that it comes from.
     @param amount How much, in µUSD.
     @param deadline The last Unix second at which the signature is valid.
@@ -160,7 +167,7 @@ def open(lease_id: bytes32, payer: address, amount: uint256) -> uint256:
     @notice Take the first deposit of a new order. Only the order contract may call it.
     @param lease_id The lease. It has the id of the order that it comes from.
     @param payer The renter. What is left in the end is owed to it.
-    @param amount How much to take from the payer's allowance, in µUSD.
+    @param amount How much to take, in µUSD: from what the payer is owed here, then from its allowance.
     @return How much arrived. A token may take a fee on the way.
     """
     self._require_orders()
@@ -209,11 +216,12 @@ def stop(lease_id: bytes32, at: uint256):
 
 @external
 @nonreentrant
-def change_rate(lease_id: bytes32, rate_uusd: uint256):
+def change_rate(lease_id: bytes32, rate_uusd: uint256, end_at: uint256):
     """
-    @notice Settle at the old price and go on at a new one. Only the order contract may call it.
+    @notice Settle at the old price and go on with a new price and end. Only the order contract may call it.
     @param lease_id The lease. It has the id of the order that it comes from.
     @param rate_uusd The price in µUSD per hour.
+    @param end_at The Unix second at which the agreed time is over; the stream ends there by itself.
     """
     self._require_orders()
     stream: streams.Stream = streams._load(lease_id)
@@ -223,9 +231,27 @@ def change_rate(lease_id: bytes32, rate_uusd: uint256):
     assert stream.deposit > 0, "DEPOSIT_EMPTY"
     stream.rate_uusd = rate_uusd
     stream.since = block.timestamp
+    stream.end_at = end_at
     stream.paid = 0
     streams._save(lease_id, stream)
-    log StreamStarted(lease_id=lease_id, payee=stream.payee, rate_uusd=rate_uusd, end_at=stream.end_at)
+    log StreamStarted(lease_id=lease_id, payee=stream.payee, rate_uusd=rate_uusd, end_at=end_at)
+
+
+@external
+@nonreentrant
+def pay(lease_id: bytes32, payee: address, amount: uint256):
+    """
+    @notice Pay an amount from the deposit, less the fee: what a renter owes for a start that it called off. Only the
+            order contract may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param payee The provider.
+    @param amount How much, in µUSD. If the deposit has less, all of it.
+    """
+    self._require_orders()
+    left: uint256 = streams.deposit_of[lease_id]
+    paid: uint256 = min(amount, left)
+    streams.deposit_of[lease_id] = left - paid
+    self._owe_pay(lease_id, payee, paid, paid * FEE_BPS // BPS, left - paid)
 
 
 @external
@@ -240,9 +266,7 @@ def credit(lease_id: bytes32, amount: uint256):
     self._require_orders()
     vault._acknowledge(amount)
     streams.deposit_of[lease_id] += amount
-    log DepositChanged(
-        lease_id=lease_id, payer=msg.sender, amount=amount, deposit=streams.deposit_of[lease_id]
-    )
+    log Compensated(lease_id=lease_id, amount=amount, deposit=streams.deposit_of[lease_id])
 
 
 @external
@@ -275,9 +299,18 @@ def _top_up(payer: address, lease_id: bytes32, amount: uint256):
 
 @internal
 def _deposit(payer: address, lease_id: bytes32, amount: uint256) -> uint256:
-    received: uint256 = vault._receive(payer, amount)
+    from_owed: uint256 = payouts._spend(payer, amount)
+    received: uint256 = from_owed
+    if from_owed == 0 or from_owed < amount:
+        received += vault._receive(payer, amount - from_owed)
     streams.deposit_of[lease_id] += received
-    log DepositChanged(lease_id=lease_id, payer=payer, amount=received, deposit=streams.deposit_of[lease_id])
+    log DepositChanged(
+        lease_id=lease_id,
+        payer=payer,
+        amount=received,
+        from_owed=from_owed,
+        deposit=streams.deposit_of[lease_id],
+    )
     return received
 
 
@@ -289,10 +322,15 @@ def _settled(lease_id: bytes32, stream: streams.Stream, at: uint256) -> streams.
     after.deposit -= amount
     # From the running sum, so that settling often does not round the fee away.
     fee: uint256 = after.paid * FEE_BPS // BPS - stream.paid * FEE_BPS // BPS
-    payouts._owe(stream.payee, amount - fee)
-    payouts._owe(treasury, fee)
-    log Settled(lease_id=lease_id, payee=stream.payee, amount=amount, fee=fee, deposit=after.deposit)
+    self._owe_pay(lease_id, stream.payee, amount, fee, after.deposit)
     return after
+
+
+@internal
+def _owe_pay(lease_id: bytes32, payee: address, amount: uint256, fee: uint256, deposit: uint256):
+    payouts._owe(payee, amount - fee)
+    payouts._owe(treasury, fee)
+    log Settled(lease_id=lease_id, payee=payee, amount=amount, fee=fee, deposit=deposit)
 
 
 @internal

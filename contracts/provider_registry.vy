@@ -2,11 +2,13 @@
 # pragma evm-version prague
 """
 @title Who offers machines
-@notice A provider is the address that registered: it owns the bond and is paid. Its node key, hot and replaceable,
-        signs bids and lease actions. Figures here are claims; attestations are signed by auditors; neither holds an
-        endpoint or money. A guardian may suspend a provider; it cannot touch what the provider owns.
+@notice A provider is one node, by the address that registered: it owns the bond and is paid. Its node key, hot and
+        replaceable, signs bids and lease actions, and serves this provider for ever, so that one machine does not bid
+        twice. Figures here are claims; attestations are signed by auditors; neither holds an endpoint or money. A
+        guardian may suspend a provider; it cannot touch what the provider owns.
 """
 
+from contracts.interfaces import IStakeRegistry
 from contracts.modules import guardians
 from contracts.modules import typed
 from contracts.modules import twins
@@ -15,16 +17,15 @@ initializes: guardians
 initializes: twins
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
-    guardians.guardian, guardians.guardian_next, guardians.auditors,
-    guardians.set_auditor, guardians.propose_guardian, guardians.accept_guardian,
+    guardians.guardian, guardians.guardian_next, guardians.propose_guardian, guardians.accept_guardian,
 )
 
 struct Claims:
     country: uint8
     zone: uint8
     tier: uint8
-    gpu_model: uint8
-    gpu_units: uint16
+    gpu_model: uint8  # 0 for none
+    gpu_units: uint16  # whole GPUs that one lease can have; 0 for a machine that offers processors only
     price_hint_uusd: uint64  # per hour, all-in
     metadata_hash: bytes32
 
@@ -32,6 +33,11 @@ struct NodeKey:
     current: address
     since: uint256
     previous: address  # counts for orders opened up to `since`
+
+struct Service:  # of a node key; it counts for orders opened after `since` and up to `until`
+    provider: address
+    since: uint256
+    until: uint256
 
 struct Attestation:
     detail: bytes32
@@ -52,6 +58,10 @@ event StatusChanged:
 event NodeKeyChanged:
     provider: indexed(address)
     node_key: indexed(address)
+
+event AuditorChanged:
+    auditor: indexed(address)
+    allowed: bool
 
 event Attested:
     provider: indexed(address)
@@ -87,18 +97,21 @@ ATTEMPT_S: public(immutable(uint256))
 status_of: public(HashMap[address, uint8])
 claims_of: public(HashMap[address, Claims])
 node_key_of: public(HashMap[address, NodeKey])
+service_of: public(HashMap[address, Service])  # node key -> whom it serves, for ever
+auditors: public(HashMap[address, bool])
 attestation_of: public(HashMap[address, HashMap[address, HashMap[uint8, Attestation]]])  # provider, auditor, topic
 
 
 @deploy
-def __init__(guardian: address, attempt_s: uint256):
+def __init__(guardian: address, stakes: address):
     """
-    @notice Set the guardian, and how long a node key must stay.
+    @notice Set the guardian, and how long a node key must stay: a node key changes at most once per ATTEMPT_S.
     @param guardian The guardian.
-    @param attempt_s How long an auction may last, in seconds: a node key changes at most once in that time.
+    @param stakes The stake registry, which has the network's times.
     """
     guardians.__init__(guardian)
-    ATTEMPT_S = attempt_s
+    assert stakes != empty(address), "ZERO_ADDRESS"
+    ATTEMPT_S = staticcall IStakeRegistry(stakes).ATTEMPT_S()
 
 
 # The provider's own acts
@@ -220,6 +233,18 @@ def set_node_key_with_signature(
 
 
 @external
+def set_auditor(auditor: address, allowed: bool):
+    """
+    @notice Allow or forbid an auditor. Only the guardian may call it.
+    @param auditor The auditor.
+    @param allowed Whether its attestations count from now on.
+    """
+    guardians._require_guardian()
+    self.auditors[auditor] = allowed
+    log AuditorChanged(auditor=auditor, allowed=allowed)
+
+
+@external
 def attest(provider: address, topic: uint8, detail: bytes32, expires_at: uint256):
     """
     @notice State that something about a provider is true, or take it back. Only an auditor may call it.
@@ -228,7 +253,7 @@ def attest(provider: address, topic: uint8, detail: bytes32, expires_at: uint256
     @param detail Hash of what the auditor signed; zero takes the attestation back.
     @param expires_at The Unix second after which it no longer counts.
     """
-    assert guardians.auditors[msg.sender], "NOT_AUDITOR"
+    assert self.auditors[msg.sender], "NOT_AUDITOR"
     assert self.status_of[provider] != UNKNOWN, "NOT_REGISTERED"
     assert topic < TOPICS, "UNKNOWN_TOPIC"
     self.attestation_of[provider][msg.sender][topic] = Attestation(detail=detail, expires_at=expires_at)
@@ -263,17 +288,6 @@ def reinstate(provider: address):
 
 @external
 @view
-def is_active(provider: address) -> bool:
-    """
-    @notice Whether a provider takes leases.
-    @param provider The provider.
-    @return True if its status is active.
-    """
-    return self.status_of[provider] == ACTIVE
-
-
-@external
-@view
 def node_key_at(provider: address, time: uint256) -> address:
     """
     @notice The node key that counts for an order opened at a moment.
@@ -286,19 +300,34 @@ def node_key_at(provider: address, time: uint256) -> address:
     return key.current if key.since < time else key.previous
 
 
+@external
+@view
+def was_node_key(provider: address, node_key: address, time: uint256) -> bool:
+    """
+    @notice Whether a key counted for an order opened at a moment, however often the provider has changed it since.
+    @param provider The provider.
+    @param node_key The key.
+    @param time Unix seconds.
+    @return True if it was that provider's node key then.
+    """
+    service: Service = self.service_of[node_key]
+    return service.provider == provider and service.since < time and time <= service.until
+
+
 @internal
 def _register(provider: address, claims: Claims, node_key: address, node_key_signature: Bytes[65]):
     assert self.status_of[provider] in [UNKNOWN, LEFT], "ALREADY_REGISTERED"
     self._set_status(provider, REGISTERED, empty(bytes32))
     log ProviderRegistered(provider=provider)
     self._set_claims(provider, claims)
-    self._set_node_key(provider, node_key, node_key_signature)
+    if node_key != self.node_key_of[provider].current:
+        self._set_node_key(provider, node_key, node_key_signature)
 
 
 @internal
 def _set_claims(provider: address, claims: Claims):
     assert self.status_of[provider] not in [UNKNOWN, LEFT], "NOT_REGISTERED"
-    assert claims.gpu_units > 0 and claims.zone < 32, "BAD_CLAIMS"
+    assert claims.zone < 32 and (claims.gpu_units == 0) == (claims.gpu_model == 0), "BAD_CLAIMS"
     self.claims_of[provider] = claims
     log ClaimsChanged(provider=provider, claims=claims)
 
@@ -323,11 +352,15 @@ def _set_status(provider: address, status: uint8, reason: bytes32):
 
 @internal
 def _set_node_key(provider: address, node_key: address, node_key_signature: Bytes[65]):
-    """The key itself signs that it serves this provider, so nobody claims a stranger's node."""
+    """The key itself signs that it serves this provider, so nobody claims a stranger's node. It serves once."""
     assert self.status_of[provider] not in [UNKNOWN, LEFT], "NOT_REGISTERED"
+    assert self.service_of[node_key].provider == empty(address), "KEY_TAKEN"
     key: NodeKey = self.node_key_of[provider]
     assert key.since == 0 or block.timestamp > key.since + ATTEMPT_S, "CHANGED_TOO_RECENTLY"
     content: bytes32 = keccak256(abi_encode(NODE_KEY_TYPEHASH, provider, node_key))
     assert typed._recover(typed._digest_of(self, content), node_key_signature) == node_key, "NOT_SIGNED_BY_NODE_KEY"
     self.node_key_of[provider] = NodeKey(current=node_key, since=block.timestamp, previous=key.current)
+    if key.current != empty(address):
+        self.service_of[key.current].until = block.timestamp
+    self.service_of[node_key] = Service(provider=provider, since=block.timestamp, until=max_value(uint256))
     log NodeKeyChanged(provider=provider, node_key=node_key)

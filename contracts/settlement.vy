@@ -4,27 +4,32 @@
 @title Credits in, earnings and era rewards out
 @notice A pool holds deposits; the operator posts roots of cumulative amounts, (account, earned, spent), and each
         account is paid what it earned beyond what it was paid. Roots of all epochs stay good for claims, so a later
-        root lowers no amount; and no root promises more than the pool holds. A depositor leaves without the operator's
-        help: request an exit, wait, exit with all that was not shown to be spent.
+        root lowers no amount; and no root promises more than the pool holds. A root counts ROOT_DELAY_S after it was
+        posted, and until then a second key, the guardian's, can strike it. So neither key alone takes the pool. A
+        depositor leaves without the operator's help: request an exit, wait, exit with all that was not shown to be
+        spent.
 """
 
 from contracts.interfaces import IStakeRegistry
+from contracts.modules import guardians
 from contracts.modules import roots
 from contracts.modules import twins
 from contracts.modules import vault
 
+initializes: guardians
 initializes: roots
 initializes: twins
 initializes: vault
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
     vault.token, vault.held, vault.solvent,
-    roots.root_at, roots.operator, roots.operator_next, roots.propose_operator, roots.accept_operator,
+    guardians.guardian, guardians.guardian_next, guardians.propose_guardian, guardians.accept_guardian,
+    roots.ROOT_DELAY_S, roots.root_at, roots.operator, roots.operator_next, roots.propose_operator, roots.accept_operator,
 )
 
 struct Pool:
     funded: uint256  # came in, less what depositors took back
-    promised: uint256  # the sum of `earned` in the last root
+    promised: uint256  # the sum of `earned` in the last root, ripe or not
     paid: uint256  # paid <= promised <= funded, always
     epoch: uint256
 
@@ -48,6 +53,17 @@ event RootPosted:
     root: bytes32
     count: uint256
     promised: uint256
+    ripe_at: uint256
+
+event RootStruck:
+    pool: indexed(uint256)
+    epoch: indexed(uint256)
+
+event PoolStopped:
+    pool: indexed(uint256)
+
+event PoolLifted:
+    pool: indexed(uint256)
 
 event Claimed:
     pool: indexed(uint256)
@@ -86,6 +102,8 @@ stakes: public(immutable(IStakeRegistry))
 EXIT_S: public(immutable(uint256))  # how long anyone may show what an account that leaves has spent
 
 pools: public(HashMap[uint256, Pool])
+promised_before: HashMap[uint256, uint256]  # by the root before the last one
+stopped: public(HashMap[uint256, bool])
 claimed: public(HashMap[uint256, HashMap[address, uint256]])
 deposited: public(HashMap[address, uint256])
 spent: public(HashMap[address, uint256])
@@ -94,17 +112,32 @@ exit_of: public(HashMap[address, Exit])
 
 
 @deploy
-def __init__(token: address, stakes_: address, operator: address, exit_s: uint256):
+def __init__(
+    token: address,
+    stakes_: address,
+    operator: address,
+    guardian: address,
+    root_delay_s: uint256,
+    exit_s: uint256,
+    book_s: uint256,
+):
     """
-    @notice Set the token, the operator and the delay of exits.
+    @notice Set the token, the two keys and the delays.
     @param token The ERC-20 of this deployment, with six decimals.
     @param stakes_ The stake registry.
     @param operator The account that posts roots.
-    @param exit_s How many seconds an exit waits, so that spending can be shown.
+    @param guardian The account that strikes roots and stops a pool. Not the operator.
+    @param root_delay_s How many seconds a root waits before it counts.
+    @param exit_s How many seconds an exit waits, so that spending can be shown: long enough for a root under delay and
+                  one more.
+    @param book_s How many seconds a transaction may take until it is included, at most.
     """
     vault.__init__(token)
     assert stakes_ != empty(address), "ZERO_ADDRESS"
-    roots.__init__(operator)
+    assert operator != guardian, "SAME_KEY"
+    assert exit_s >= 2 * root_delay_s + book_s, "EXIT_TOO_SHORT"
+    guardians.__init__(guardian)
+    roots.__init__(operator, root_delay_s)
     stakes = IStakeRegistry(stakes_)
     EXIT_S = exit_s
 
@@ -161,7 +194,8 @@ def fund(pool: uint256, amount: uint256):
 def post_root(pool: uint256, epoch: uint256, root: bytes32, count: uint256, promised: uint256):
     """
     @notice Post the Merkle root of what all accounts earned and spent in all. Only the operator may call it.
-    @dev A root never lowers the sum of the one before, and never promises more than the pool holds.
+    @dev It counts ROOT_DELAY_S later, and until then no other root of the pool can be posted. A root never lowers the
+         sum of the one before, and never promises more than the pool holds.
     @param pool 0 for credits, 1 for era rewards.
     @param epoch The number of the root: one more than the last.
     @param root The Merkle root.
@@ -170,13 +204,59 @@ def post_root(pool: uint256, epoch: uint256, root: bytes32, count: uint256, prom
     """
     roots._require_operator()
     assert pool < POOLS, "UNKNOWN_POOL"
-    assert epoch == self.pools[pool].epoch + 1, "WRONG_EPOCH"
-    assert promised >= self.pools[pool].promised, "LOWERS_AMOUNTS"
-    assert promised <= self.pools[pool].funded, "NOT_FUNDED"
+    assert not self.stopped[pool], "POOL_STOPPED"
+    before: Pool = self.pools[pool]
+    assert epoch == before.epoch + 1, "WRONG_EPOCH"
+    assert roots._is_ripe(pool, before.epoch), "ROOT_UNDER_DELAY"
+    assert promised >= before.promised, "LOWERS_AMOUNTS"
+    assert promised <= before.funded, "NOT_FUNDED"
+    self.promised_before[pool] = before.promised
     self.pools[pool].epoch = epoch
     self.pools[pool].promised = promised
-    roots._keep(pool, epoch, root, count)
-    log RootPosted(pool=pool, epoch=epoch, root=root, count=count, promised=promised)
+    ripe_at: uint256 = roots._keep(pool, epoch, root, count)
+    log RootPosted(pool=pool, epoch=epoch, root=root, count=count, promised=promised, ripe_at=ripe_at)
+
+
+@external
+def strike_root(pool: uint256, epoch: uint256):
+    """
+    @notice Make a root that is not ripe yet void. Only the guardian may call it.
+    @dev All is as if it had never been posted: what the pool promises, and the number of the next root.
+    @param pool 0 for credits, 1 for era rewards.
+    @param epoch The number of the root: the last one.
+    """
+    guardians._require_guardian()
+    assert epoch > 0 and epoch == self.pools[pool].epoch, "WRONG_EPOCH"
+    assert not roots._is_ripe(pool, epoch), "ROOT_IS_RIPE"
+    self.pools[pool].epoch = epoch - 1
+    self.pools[pool].promised = self.promised_before[pool]
+    roots._delete(pool, epoch)
+    log RootStruck(pool=pool, epoch=epoch)
+
+
+@external
+def stop(pool: uint256):
+    """
+    @notice Refuse further roots of a pool. Only the guardian may call it. Ripe roots and exits are not affected.
+    @param pool 0 for credits, 1 for era rewards.
+    """
+    guardians._require_guardian()
+    assert pool < POOLS, "UNKNOWN_POOL"
+    assert not self.stopped[pool], "POOL_STOPPED"
+    self.stopped[pool] = True
+    log PoolStopped(pool=pool)
+
+
+@external
+def lift(pool: uint256):
+    """
+    @notice Take roots of a stopped pool again. Only the guardian may call it.
+    @param pool 0 for credits, 1 for era rewards.
+    """
+    guardians._require_guardian()
+    assert self.stopped[pool], "NOT_STOPPED"
+    self.stopped[pool] = False
+    log PoolLifted(pool=pool)
 
 
 # Claims. Anyone may send one: the money goes to the account that earned it, so a relayer needs no signature.
@@ -272,7 +352,7 @@ def request_exit_with_signature(account: address, amount: uint256, deadline: uin
 @external
 def record_spent(epoch: uint256, entry: roots.Entry, index: uint256, path: DynArray[bytes32, 20]):
     """
-    @notice Show what an account has spent in all, from a posted root of the credits. The figure only ever rises.
+    @notice Show what an account has spent in all, from a ripe root of the credits. The figure only ever rises.
     @param epoch The number of the root.
     @param entry The account's leaf of that root: what it earned and spent in all.
     @param index The place of the leaf in the tree.
@@ -289,14 +369,17 @@ def record_spent(epoch: uint256, entry: roots.Entry, index: uint256, path: DynAr
 def exit(account: address):
     """
     @notice Pay out a requested exit. Anyone may call it: the money goes to the account.
-    @dev It pays no more than is unspent and not promised to accounts that earned it.
+    @dev It pays no more than is unspent and not promised to accounts that earned it. Where a root under delay promises
+         what the account would get, it waits for the guardian's time: nobody uses up a request by a root that is struck.
     @param account The account that asked.
     """
     request: Exit = self.exit_of[account]
     assert request.amount > 0, "NO_EXIT_REQUESTED"
     assert block.timestamp >= request.ready_at, "TOO_EARLY"
     pool: Pool = self.pools[CREDITS]
-    amount: uint256 = min(min(request.amount, self._unspent(account)), pool.funded - pool.promised)
+    due: uint256 = min(request.amount, self._unspent(account))
+    amount: uint256 = min(due, pool.funded - pool.promised)
+    assert amount == due or roots._is_ripe(CREDITS, pool.epoch), "ROOT_UNDER_DELAY"
     assert amount > 0, "NOTHING_FREE"
     self.exit_of[account] = empty(Exit)
     self.exited[account] += amount
@@ -349,11 +432,19 @@ def _claim(
     roots._require_entry(pool, epoch, entry, index, path)
     assert entry.earned > self.claimed[pool][entry.account], "NOTHING_TO_CLAIM"
     amount: uint256 = entry.earned - self.claimed[pool][entry.account]
-    assert self.pools[pool].paid + amount <= self.pools[pool].promised, "ROOT_EXCEEDS_ITS_TOTAL"
+    assert self.pools[pool].paid + amount <= self._ripe_promise(pool), "ROOT_EXCEEDS_ITS_TOTAL"
     self.claimed[pool][entry.account] = entry.earned
     self.pools[pool].paid += amount
     log Claimed(pool=pool, account=entry.account, amount=amount, earned=entry.earned, to_bond=to_bond)
     return amount
+
+
+@internal
+@view
+def _ripe_promise(pool: uint256) -> uint256:
+    """What ripe roots promise. A root under delay pays nothing, not even by way of an older one that holds too much."""
+    last: Pool = self.pools[pool]
+    return last.promised if roots._is_ripe(pool, last.epoch) else self.promised_before[pool]
 
 
 @internal

@@ -2,9 +2,11 @@
 # pragma evm-version prague
 """
 @title Stakes of validators, bonds of providers
-@notice Money comes in by deposit; it leaves after UNBOND_S, which outlasts every proof that could still take it. Only
-        the dispute contracts slash, only the order contract locks. Of a slash, 10 % goes to the challenger, 40 % to the
-        harmed account and the rest to insurance, so that a validator that reports itself still loses.
+@notice Money comes in by deposit; it leaves after UNBOND_S, which outlasts every proof that could still take it. New
+        stake weighs once it is activated, ACTIVATE_S after it came. Only the dispute contracts take money for a fault,
+        only the order contract locks. Of what is taken, 10 % goes to the account that proved the fault, 40 % to the
+        harmed one and the rest to insurance, so that whoever owns both still loses half.
+        The network's times are set here alone. Every other contract reads them when it is created.
 """
 
 from contracts.interfaces import IStakes
@@ -26,7 +28,8 @@ exports: (
     payouts.owed, payouts.withdraw, payouts.withdraw_with_signature,
     validator_set.MIN_STAKE, validator_set.version, validator_set.total_at, validator_set.operators,
     validator_set.validator_of, validator_set.url_of, validator_set.operator_of, validator_set.history_length,
-    validator_set.history_at, validator_set.weight_of, validator_set.all_operators,
+    validator_set.history_at, validator_set.weight_of, validator_set.all_operators, validator_set.made_at,
+    validator_set.was_current,
     bonds.bond_of, bonds.free_bond,
 )
 
@@ -34,7 +37,7 @@ event Wired:
     orders: indexed(address)
     disputes: address[2]
 
-CHALLENGER_BPS: constant(uint256) = 1_000
+CLAIMANT_BPS: constant(uint256) = 1_000
 HARMED_BPS: constant(uint256) = 4_000
 BPS: constant(uint256) = 10_000
 UNBOND_BOND_TYPEHASH: constant(bytes32) = keccak256(
@@ -47,6 +50,7 @@ DEPOSIT_BOND_TYPEHASH: constant(bytes32) = keccak256(
 ATTEMPT_S: public(immutable(uint256))
 CHALLENGE_S: public(immutable(uint256))
 UNBOND_S: public(immutable(uint256))
+ACTIVATE_S: public(immutable(uint256))
 deployer: immutable(address)
 insurance: public(immutable(address))
 
@@ -56,25 +60,33 @@ disputes: public(address[2])  # one for votes, one for books and bids
 
 @deploy
 def __init__(
-    token: address, insurance_: address, min_stake: uint256, attempt_s: uint256, challenge_s: uint256, unbond_s: uint256
+    token: address,
+    insurance_: address,
+    min_stake: uint256,
+    attempt_s: uint256,
+    challenge_s: uint256,
+    unbond_s: uint256,
+    activate_s: uint256,
 ):
     """
     @notice Set the token, the least stake and the times, all for good.
     @param token The ERC-20 of this deployment, with six decimals.
-    @param insurance_ The account that receives the rest of a slash.
+    @param insurance_ The account that receives the rest of what is taken for a fault.
     @param min_stake The least stake of a validator, in µUSD.
     @param attempt_s How long an auction may last, in seconds.
     @param challenge_s How many seconds after an auction a fault can be proven.
     @param unbond_s How many seconds stakes and bonds wait before they leave: longer than any proof can take.
+    @param activate_s How many seconds new stake waits before it can weigh.
     """
     vault.__init__(token)
     validator_set.__init__(min_stake)
     assert insurance_ != empty(address), "ZERO_ADDRESS"
-    assert attempt_s > 0 and challenge_s > 0, "ZERO_TIME"
+    assert attempt_s > 0 and challenge_s > 0 and activate_s > 0, "ZERO_TIME"
     assert unbond_s >= 2 * (attempt_s + challenge_s), "UNBONDING_TOO_SHORT"
     ATTEMPT_S = attempt_s
     CHALLENGE_S = challenge_s
     UNBOND_S = unbond_s
+    ACTIVATE_S = activate_s
     insurance = insurance_
     deployer = msg.sender
 
@@ -101,7 +113,7 @@ def wire(orders: address, disputes: address[2]):
 @nonreentrant
 def join(vote_key: address, vote_key_signature: Bytes[65], url: String[200], amount: uint256):
     """
-    @notice Become a validator, with a stake from the caller's allowance.
+    @notice Become a validator, with a stake from the caller's allowance. It is pending: `activate` gives it weight.
     @param vote_key The key that signs votes.
     @param vote_key_signature The key's own EIP-712 signature that it votes for this operator.
     @param url Where other participants reach the validator.
@@ -115,11 +127,23 @@ def join(vote_key: address, vote_key_signature: Bytes[65], url: String[200], amo
 @nonreentrant
 def deposit(amount: uint256):
     """
-    @notice Add to the caller's stake, from its allowance. A jailed validator cannot.
+    @notice Add to the caller's pending stake, from its allowance. A jailed validator cannot.
+    @dev The time until it can be activated starts anew for all that is pending.
     @param amount How much, in µUSD.
     """
     received: uint256 = vault._receive(msg.sender, amount)
-    validator_set._add_stake(msg.sender, received)
+    validator_set._add_pending(msg.sender, received)
+
+
+@external
+def activate(operator: address):
+    """
+    @notice Give an operator's pending stake its weight, ACTIVATE_S after the last of it came. Anyone may call it.
+    @dev In a full set it takes the place of the lowest stake if it is more than 11/10 of that, and otherwise stays
+         pending. Who is replaced loses the place and its weight, not the stake, which is pending again.
+    @param operator The operator.
+    """
+    validator_set._activate(operator, ACTIVATE_S)
 
 
 @external
@@ -144,8 +168,8 @@ def set_url(url: String[200]):
 @external
 def request_unbond(amount: uint256):
     """
-    @notice Take stake out: its weight falls at once, the money is free after UNBOND_S.
-    @dev A second request restarts the delay for all of it.
+    @notice Take stake out: its weight falls at once, the money is free after UNBOND_S and can be slashed until then.
+    @dev Pending stake leaves first. A second request restarts the delay for all of it.
     @param amount How much, in µUSD.
     """
     validator_set._start_unbonding(msg.sender, amount, block.timestamp + UNBOND_S)
@@ -156,7 +180,7 @@ def finish_unbond():
     """
     @notice Make the caller's unbonded stake payable, once its delay is over.
     """
-    payouts._owe(msg.sender, validator_set._finish_unbonding(msg.sender))
+    payouts._owe_openly(msg.sender, validator_set._finish_unbonding(msg.sender))
 
 
 # Providers
@@ -223,21 +247,24 @@ def finish_unbond_bond(provider: address):
     @notice Make a provider's unbonded bond payable, once its delay is over. Anyone may call it.
     @param provider The provider.
     """
-    payouts._owe(provider, bonds._finish_unbonding(provider))
+    payouts._owe_openly(provider, bonds._finish_unbonding(provider))
 
 
 # For the order contract
 
 
 @external
-def lock(provider: address, amount: uint256):
+def lock(provider: address, wanted: uint256, least: uint256) -> uint256:
     """
-    @notice Lock a part of a provider's free bond while it has a lease. Only the order contract may call it.
+    @notice Lock a part of a provider's bond while it has a lease. Only the order contract may call it.
+    @dev Free bond is used first, then bond that is unbonding: unbonding does not free a bidder from its bid.
     @param provider The provider.
-    @param amount How much, in µUSD.
+    @param wanted How much to lock if there is as much, in µUSD.
+    @param least How much there must be, in µUSD. With less, nothing is locked.
+    @return How much was locked; 0 if there was less than `least`.
     """
     assert msg.sender == self.orders, "NOT_ORDERS"
-    bonds._lock(provider, amount)
+    return bonds._lock(provider, wanted, least)
 
 
 @external
@@ -272,16 +299,16 @@ def take_bond(provider: address, amount: uint256, receiver: address):
 def forfeit_bond(provider: address, amount: uint256, claimant: address, harmed: address) -> uint256:
     """
     @notice Take bond that is not locked, for a bidder's fault. Only the dispute contracts may call it.
+    @dev It is shared as a slash is: 10 % to the claimant, 40 % to the harmed account, the rest to insurance.
     @param provider The provider.
     @param amount How much at most, in µUSD.
-    @param claimant The account that proved the fault; half is owed to it.
-    @param harmed The renter; the other half is owed to it.
+    @param claimant The account that proved the fault.
+    @param harmed The renter.
     @return How much there was to take.
     """
     assert msg.sender in self.disputes, "NOT_DISPUTE"
     taken: uint256 = bonds._take_unlocked(provider, amount)
-    payouts._owe(claimant, taken // 2)
-    payouts._owe(harmed, taken - taken // 2)
+    self._share(taken, claimant, harmed)
     return taken
 
 
@@ -303,12 +330,17 @@ def slash(
     assert msg.sender in self.disputes, "NOT_DISPUTE"
     assert bps <= BPS, "TOO_MUCH"
     amount: uint256 = validator_set._cut(vote_key, version, history_index, bps)
-    bounty: uint256 = amount * CHALLENGER_BPS // BPS
-    damages: uint256 = amount * HARMED_BPS // BPS
-    payouts._owe(challenger, bounty)
-    payouts._owe(insurance if harmed == empty(address) else harmed, damages)
-    payouts._owe(insurance, amount - bounty - damages)
+    self._share(amount, challenger, harmed)
     return amount
+
+
+@internal
+def _share(amount: uint256, claimant: address, harmed: address):
+    bounty: uint256 = amount * CLAIMANT_BPS // BPS
+    damages: uint256 = amount * HARMED_BPS // BPS
+    payouts._owe_openly(claimant, bounty)
+    payouts._owe_openly(insurance if harmed == empty(address) else harmed, damages)
+    payouts._owe_openly(insurance, amount - bounty - damages)
 
 
 @internal

@@ -9,6 +9,7 @@
 
 from contracts.interfaces import IOrders
 from contracts.interfaces import IProviderRegistry
+from contracts.interfaces import IStakeRegistry
 from contracts.interfaces import IStakes
 from contracts import awards
 from contracts import match_rule
@@ -69,18 +70,17 @@ snapshot_of: public(HashMap[uint32, Snapshot])
 
 
 @deploy
-def __init__(stakes_: address, registry_: address, attempt_s: uint256, snapshot_spacing_s: uint256):
+def __init__(stakes_: address, registry_: address, snapshot_spacing_s: uint256):
     """
-    @notice Set the contracts that this one works with, and its times.
-    @param stakes_ The stake registry.
+    @notice Set the contracts that this one works with, and the spacing of snapshots.
+    @param stakes_ The stake registry, which has the network's times.
     @param registry_ The provider registry.
-    @param attempt_s How long an auction may last, in seconds.
     @param snapshot_spacing_s The least number of seconds between two snapshots.
     """
     assert stakes_ != empty(address) and registry_ != empty(address), "ZERO_ADDRESS"
     stakes = IStakes(stakes_)
     registry = IProviderRegistry(registry_)
-    ATTEMPT_S = attempt_s
+    ATTEMPT_S = staticcall IStakeRegistry(stakes_).ATTEMPT_S()
     SNAPSHOT_SPACING_S = snapshot_spacing_s
     deployer = msg.sender
 

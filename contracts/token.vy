@@ -2,7 +2,8 @@
 # pragma evm-version prague
 """
 @title A dollar for development networks: ERC-20 with EIP-2612 permits and a faucet
-@notice Anyone may mint. Never deploy it where money is real; the other contracts work with any ERC-20 of six decimals.
+@notice Anyone may mint, so it refuses to be created on any chain that is not a local one: free stake is no stake. The
+        other contracts work with any ERC-20 of six decimals.
 """
 
 from ethereum.ercs import IERC20
@@ -33,10 +34,20 @@ PERMIT_TYPEHASH: constant(bytes32) = keccak256(
     "Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
 )
 
+LOCAL_CHAIN_IDS: constant(uint256[2]) = [31337, 1337]  # of development chains: anvil, geth --dev and others
+
 totalSupply: public(uint256)
 balanceOf: public(HashMap[address, uint256])
 allowance: public(HashMap[address, HashMap[address, uint256]])
 nonces: public(HashMap[address, uint256])
+
+
+@deploy
+def __init__():
+    """
+    @notice Refuse every chain but a local one.
+    """
+    assert chain.id in LOCAL_CHAIN_IDS, "NOT_A_LOCAL_CHAIN"
 
 
 @external

@@ -1,11 +1,10 @@
 # pragma version 0.4.3
 """
 @title Faults of bidders: a certified bid that was never revealed, and two commits for one auction
-@notice They cost the bid bond: half goes to the account that proves the fault, half to the renter. Only for an order's
-        last attempt, since the node key that counts is the one of its opening.
+@notice They cost the bid bond, which is shared as a slash is, with the renter as the harmed. The node key that counts
+        is the one of the attempt's opening.
 """
 
-from contracts.interfaces import IOrders
 from contracts.interfaces import IStakes
 from contracts import awards
 from contracts import match_rule
@@ -43,11 +42,11 @@ def prove_two_commits(
     @param signature_a The node key's signature of the first commit.
     @param signature_b The node key's signature of the second commit.
     """
-    facts: IOrders.OrderFacts = self._require_attempt(order_id, attempt)
+    opened_at: uint256 = penalties._opened_at(order_id, attempt)
     assert bid_ids[0] != bid_ids[1], "SAME_MESSAGE"
-    self._require_commit(order_id, attempt, provider, bid_ids[0], signature_a, facts.opened_at)
-    self._require_commit(order_id, attempt, provider, bid_ids[1], signature_b, facts.opened_at)
-    penalties._take_bid_bond(provider, order_id, facts, penalties.TWO_COMMITS)
+    self._require_commit(order_id, attempt, provider, bid_ids[0], signature_a, opened_at)
+    self._require_commit(order_id, attempt, provider, bid_ids[1], signature_b, opened_at)
+    penalties._take_bid_bond(provider, order_id, attempt, penalties.TWO_COMMITS)
 
 
 @external
@@ -71,22 +70,14 @@ def forfeit_bid(
     @param lists Lists of commits that name the bid, worth a quorum, in ascending order of their signers' addresses.
     @param neighbours The leaves next to where the bid would be.
     """
-    facts: IOrders.OrderFacts = self._require_attempt(task.order_id, task.attempt)
+    opened_at: uint256 = penalties._opened_at(task.order_id, task.attempt)
     recorded: bytes32 = staticcall penalties.tasks.record_of(task.order_id, task.attempt)
     assert awards._record_hash(record) == recorded, "WRONG_RECORD"
     assert match_rule._task_hash(task) == record.task_hash, "WRONG_TASK"
-    self._require_commit(task.order_id, task.attempt, provider, bid_id, commit_signature, facts.opened_at)
+    self._require_commit(task.order_id, task.attempt, provider, bid_id, commit_signature, opened_at)
     assert evidence._has_no_bid(task, provider, neighbours), "NOT_ABSENT"
     self._require_certified(task, bid_id, lists)
-    penalties._take_bid_bond(provider, task.order_id, facts, penalties.UNREVEALED)
-
-
-@internal
-@view
-def _require_attempt(order_id: bytes32, attempt: uint32) -> IOrders.OrderFacts:
-    facts: IOrders.OrderFacts = penalties._require_in_time(order_id)
-    assert facts.attempt == convert(attempt, uint256), "WRONG_ATTEMPT"
-    return facts
+    penalties._take_bid_bond(provider, task.order_id, task.attempt, penalties.UNREVEALED)
 
 
 @internal
@@ -95,8 +86,8 @@ def _require_commit(
     order_id: bytes32, attempt: uint32, provider: address, bid_id: bytes32, signature: Bytes[65], opened_at: uint256
 ):
     content: bytes32 = match_rule._commit_hash(order_id, attempt, provider, bid_id)
-    node_key: address = staticcall penalties.registry.node_key_at(provider, opened_at)
-    assert penalties._signer(content, signature) == node_key, "NOT_SIGNED_BY_NODE_KEY"
+    signer: address = penalties._signer(content, signature)
+    assert staticcall penalties.registry.was_node_key(provider, signer, opened_at), "NOT_SIGNED_BY_NODE_KEY"
 
 
 @internal

@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
 @title Provider bonds
-@notice bond = free + locked + unbonding. An hour of pay is locked while a lease is placed; free and unbonding parts
-        answer for bids. Moves no money: the registry that imports it does.
+@notice bond = free + locked + unbonding. A part is locked while a lease is placed; free and unbonding parts answer for
+        bids alike, so nobody leaves a bid by unbonding. Moves no money: the registry that imports it does.
 """
 
 struct Bond:
@@ -38,11 +38,18 @@ def _add(provider: address, amount: uint256):
 
 
 @internal
-def _lock(provider: address, amount: uint256):
-    assert self.bond_of[provider].free >= amount, "BOND_TOO_SMALL"
-    self.bond_of[provider].free -= amount
-    self.bond_of[provider].locked += amount
+def _lock(provider: address, wanted: uint256, least: uint256) -> uint256:
+    """As much of `wanted` as there is, free money first; nothing if that is less than `least`."""
+    bond: Bond = self.bond_of[provider]
+    amount: uint256 = min(wanted, bond.free + bond.unbonding)
+    if amount == 0 or amount < least:
+        return 0
+    from_free: uint256 = min(amount, bond.free)
+    self.bond_of[provider].free = bond.free - from_free
+    self.bond_of[provider].unbonding = bond.unbonding - (amount - from_free)
+    self.bond_of[provider].locked = bond.locked + amount
     self._tell(provider)
+    return amount
 
 
 @internal

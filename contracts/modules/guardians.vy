@@ -1,12 +1,8 @@
 # pragma version 0.4.3
 """
-@title A guardian, who names auditors and may hand over in two steps
+@title A guardian, who may hand over in two steps
 @notice Owns nothing and moves nothing.
 """
-
-event AuditorChanged:
-    auditor: indexed(address)
-    allowed: bool
 
 event GuardianProposed:
     guardian: indexed(address)
@@ -16,7 +12,6 @@ event GuardianChanged:
 
 guardian: public(address)
 guardian_next: public(address)
-auditors: public(HashMap[address, bool])
 
 
 @deploy
@@ -27,18 +22,6 @@ def __init__(guardian: address):
     """
     assert guardian != empty(address), "ZERO_ADDRESS"
     self.guardian = guardian
-
-
-@external
-def set_auditor(auditor: address, allowed: bool):
-    """
-    @notice Allow or forbid an auditor. Only the guardian may call it.
-    @param auditor The auditor.
-    @param allowed Whether its attestations count from now on.
-    """
-    self._require_guardian()
-    self.auditors[auditor] = allowed
-    log AuditorChanged(auditor=auditor, allowed=allowed)
 
 
 @external

@@ -40,6 +40,7 @@ BY_RENTER: constant(uint256) = 1  # reasons to pause or close
 BY_DURATION: constant(uint256) = 2
 BY_RECLAIM: constant(uint256) = 3
 BY_EMPTY: constant(uint256) = 4
+HOUR_S: constant(uint256) = 3_600
 
 CONFIRM_TYPEHASH: constant(bytes32) = keccak256(
     "ConfirmStart(address account,bytes32 leaseId,bytes32 detailsHash,uint256 nonce,uint256 deadline)"
@@ -112,7 +113,8 @@ def pause_with_signature(account: address, lease_id: bytes32, deadline: uint256,
 @nonreentrant
 def resume(lease_id: bytes32):
     """
-    @notice Ask the provider to start a paused lease of the caller again.
+    @notice Ask the provider to start a paused lease again. Only the renter may call it, but anyone if the pause came
+            from an empty deposit.
     @param lease_id The lease. It has the id of the order that it comes from.
     """
     self._resume(msg.sender, lease_id)
@@ -122,7 +124,7 @@ def resume(lease_id: bytes32):
 @nonreentrant
 def resume_with_signature(account: address, lease_id: bytes32, deadline: uint256, signature: Bytes[65]):
     """
-    @notice `resume` as a meta-transaction: the renter signs it, a relayer sends it and pays the gas.
+    @notice `resume` as a meta-transaction: the account signs it, a relayer sends it and pays the gas.
     @param account The account that acts and signs.
     @param lease_id The lease. It has the id of the order that it comes from.
     @param deadline The last Unix second at which the signature is valid.
@@ -137,6 +139,7 @@ def resume_with_signature(account: address, lease_id: bytes32, deadline: uint256
 def give_notice(lease_id: bytes32):
     """
     @notice Announce that the provider will take its machine back. Only the provider or its node key may call it.
+    @dev A provider that has not started yet cannot: it would leave its bid for nothing.
     @param lease_id The lease. It has the id of the order that it comes from.
     """
     self._give_notice(msg.sender, lease_id)
@@ -161,9 +164,10 @@ def give_notice_with_signature(account: address, lease_id: bytes32, deadline: ui
 def close(lease_id: bytes32, reason: uint256):
     """
     @notice End a lease: pay what is due, refund the rest, free the bond.
+    @dev A renter that closes while its provider prepares the start pays for the time set for the start.
     @param lease_id The lease. It has the id of the order that it comes from.
-    @param reason 1 the renter closes it, 2 the agreed time is over, 3 the provider's notice is over, 4 the deposit has
-                  been empty for too long.
+    @param reason 1 the renter closes it, 2 the agreed time is over, 3 the provider's notice is over, 4 it has been
+                  paused for longer than the grace and the deposit does not pay for a minute.
     """
     self._close(msg.sender, lease_id, reason)
 
@@ -254,11 +258,10 @@ def _duration_left_s(lease: lease_book.Lease, at: uint256) -> uint256:
 @internal
 def _resume(caller: address, lease_id: bytes32):
     lease: lease_book.Lease = lease_book._load(lease_id)
-    assert caller == order_book._load(lease_id).renter, "NOT_RENTER"
     assert lease.state == lease_book.PAUSED, "NOT_PAUSED"
+    assert lease.pause_reason == BY_EMPTY or caller == order_book._load(lease_id).renter, "NOT_RENTER"
     assert lease.duration_left_s > 0, "DURATION_USED_UP"
-    minute_uusd: uint256 = max(1, lease.rate_uusd // 60)
-    assert staticcall sisters.escrow.deposit_of(lease_id) >= minute_uusd, "DEPOSIT_TOO_SMALL"
+    assert self._pays_a_minute(lease_id, lease), "DEPOSIT_TOO_SMALL"
     lease.state = lease_book.PENDING
     lease.resumed = True
     lease.confirm_by = block.timestamp + lease.start_s
@@ -267,10 +270,17 @@ def _resume(caller: address, lease_id: bytes32):
 
 
 @internal
+@view
+def _pays_a_minute(lease_id: bytes32, lease: lease_book.Lease) -> bool:
+    return staticcall sisters.escrow.deposit_of(lease_id) >= max(1, lease.rate_uusd // 60)
+
+
+@internal
 def _give_notice(caller: address, lease_id: bytes32):
     lease: lease_book.Lease = lease_book._load(lease_id)
     assert lease.state in [lease_book.PENDING, lease_book.ACTIVE, lease_book.PAUSED], "NOT_RUNNING"
     assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
+    assert not self._is_first_start(lease), "NOT_STARTED"
     assert lease.notice_at == 0, "ALREADY_NOTICED"
     lease.notice_at = block.timestamp
     lease_book._save(lease_id, lease)
@@ -282,30 +292,43 @@ def _close(caller: address, lease_id: bytes32, reason: uint256):
     lease: lease_book.Lease = lease_book._load(lease_id)
     order: order_book.Order = order_book._load(lease_id)
     assert lease.state != 0 and lease.state != lease_book.CLOSED, "NO_SUCH_LEASE"
+    charge: uint256 = 0
     if reason == BY_RENTER:
         assert caller == order.renter, "NOT_RENTER"
+        charge = self._start_charge(lease)
     elif reason == BY_DURATION:
+        assert lease.state == lease_book.ACTIVE or lease.state == lease_book.PAUSED, "NOT_RUNNING"
         assert self._duration_left_s(lease, block.timestamp) == 0, "DURATION_NOT_OVER"
     elif reason == BY_RECLAIM:
         assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
-        assert self._notice_is_over(lease), "NOTICE_NOT_OVER"
+        assert lease_book._notice_is_over(lease), "NOTICE_NOT_OVER"
     else:
         assert reason == BY_EMPTY, "UNKNOWN_REASON"
-        assert lease.state == lease_book.PAUSED and lease.pause_reason == BY_EMPTY, "NOT_EMPTY"
+        assert lease.state == lease_book.PAUSED, "NOT_PAUSED"
         assert block.timestamp > lease.paused_at + lease.empty_grace_s, "GRACE_NOT_OVER"
+        assert not self._pays_a_minute(lease_id, lease), "NOT_EMPTY"
     order.state = order_book.CLOSED
     order_book._save(lease_id, order)
-    self._end(lease_id, lease, reason)
+    self._end(lease_id, lease, reason, charge)
+
+
+@internal
+@pure
+def _is_first_start(lease: lease_book.Lease) -> bool:
+    """Its provider has not yet started in this term."""
+    return lease.state == lease_book.PENDING and not lease.resumed
 
 
 @internal
 @view
-def _notice_is_over(lease: lease_book.Lease) -> bool:
-    return lease.notice_at > 0 and block.timestamp >= lease.notice_at + lease.reclaim_s
+def _start_charge(lease: lease_book.Lease) -> uint256:
+    """What the renter owes if it ends the lease: the time set for a start that the provider still has time for."""
+    charged: bool = self._is_first_start(lease) and block.timestamp <= lease.confirm_by
+    return lease.rate_uusd * lease.start_s // HOUR_S if charged else 0
 
 
 @internal
-def _end(lease_id: bytes32, lease: lease_book.Lease, reason: uint256):
+def _end(lease_id: bytes32, lease: lease_book.Lease, reason: uint256, charge: uint256):
     """Close the lease, pay what is due, refund the rest, free the bond."""
     closed: lease_book.Lease = lease
     closed.state = lease_book.CLOSED
@@ -315,4 +338,6 @@ def _end(lease_id: bytes32, lease: lease_book.Lease, reason: uint256):
     if lease.locked_uusd > 0:
         extcall sisters.stakes.release(lease.provider, lease.locked_uusd)
     extcall sisters.escrow.stop(lease_id, block.timestamp)
+    if charge > 0:
+        extcall sisters.escrow.pay(lease_id, lease.provider, charge)
     extcall sisters.escrow.refund(lease_id)

@@ -14,10 +14,11 @@ struct Lease:
     pause_reason: uint256
     resumed: bool  # it waits for a start after a pause: no reservation was promised
     term: uint256  # counts the providers it had
-    confirm_by: uint256
+    confirm_by: uint256  # of a vacant lease: when the stand-ins' time is over
     running_since: uint256
     paused_at: uint256
     notice_at: uint256
+    vacated_at: uint256  # the stand-ins' turns are counted from it
     rate_uusd: uint256
     max_rate_uusd: uint256
     locked_uusd: uint256
@@ -33,19 +34,18 @@ ACTIVE: constant(uint256) = 2
 PAUSED: constant(uint256) = 3
 UNPLACED: constant(uint256) = 4
 CLOSED: constant(uint256) = 5
+VACANT: constant(uint256) = 6
 
 M8: constant(uint256) = 2**8 - 1
 M16: constant(uint256) = 2**16 - 1  # waits of an hour at most
 M24: constant(uint256) = 2**24 - 1  # waits of a month at most
 M32: constant(uint256) = 2**32 - 1
 M40: constant(uint256) = 2**40 - 1  # prices
-M64: constant(uint256) = 2**64 - 1
+M48: constant(uint256) = 2**48 - 1  # Unix seconds
 
 who: HashMap[bytes32, uint256]
 clock: HashMap[bytes32, uint256]
 terms: HashMap[bytes32, uint256]
-update_seq: public(HashMap[bytes32, uint256])
-update_digest: public(HashMap[bytes32, bytes32])
 
 
 @external
@@ -72,10 +72,11 @@ def _load(lease_id: bytes32) -> Lease:
         pause_reason=(who >> 40) & M8,
         resumed=(who >> 32) & 1 == 1,
         term=who & M32,
-        confirm_by=clock >> 192,
-        running_since=(clock >> 128) & M64,
-        paused_at=(clock >> 64) & M64,
-        notice_at=clock & M64,
+        confirm_by=(clock >> 192) & M48,
+        running_since=(clock >> 144) & M48,
+        paused_at=(clock >> 96) & M48,
+        notice_at=(clock >> 48) & M48,
+        vacated_at=clock & M48,
         rate_uusd=(terms >> 208) & M40,
         max_rate_uusd=(terms >> 168) & M40,
         locked_uusd=(terms >> 128) & M40,
@@ -95,13 +96,20 @@ def _save(lease_id: bytes32, lease: Lease):
     states: uint256 = (lease.state << 56) | (lease.position << 48)
     pause: uint256 = (lease.pause_reason << 40) | (convert(lease.resumed, uint256) << 32)
     self.who[lease_id] = provider | states | pause | lease.term
-    starts: uint256 = (lease.confirm_by << 192) | (lease.running_since << 128)
-    self.clock[lease_id] = starts | (lease.paused_at << 64) | lease.notice_at
+    starts: uint256 = (lease.confirm_by << 192) | (lease.running_since << 144)
+    ends: uint256 = (lease.paused_at << 96) | (lease.notice_at << 48)
+    self.clock[lease_id] = starts | ends | lease.vacated_at
     prices: uint256 = (lease.rate_uusd << 208) | (lease.max_rate_uusd << 168)
     amounts: uint256 = (lease.locked_uusd << 128) | (lease.duration_left_s << 96)
     graces: uint256 = (lease.reclaim_s << 72) | (lease.empty_grace_s << 48)
     waits: uint256 = (lease.start_s << 32) | (lease.standin_s << 16)
     self.terms[lease_id] = prices | amounts | graces | waits | lease.down_s
+
+
+@internal
+@view
+def _notice_is_over(lease: Lease) -> bool:
+    return lease.notice_at > 0 and block.timestamp >= lease.notice_at + lease.reclaim_s
 
 
 @internal

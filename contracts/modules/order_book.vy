@@ -1,7 +1,8 @@
 # pragma version 0.4.3
 """
 @title Orders: how one is stored, and the bounds of a policy
-@notice Four words per order, since each word written costs as much as two signatures. No calls, no money.
+@notice Four words per order and one per attempt, since each word written costs as much as two signatures. No calls,
+        no money.
 """
 
 from contracts import match_rule
@@ -13,7 +14,6 @@ struct Order:
     attempt: uint256
     stake_version: uint256
     snapshot_epoch: uint256
-    opened_at: uint256
     expires_at: uint256
     policy_hash: bytes32
     spec_hash: bytes32
@@ -33,6 +33,7 @@ who: HashMap[bytes32, uint256]
 clock: HashMap[bytes32, uint256]
 policy_hash: HashMap[bytes32, bytes32]
 spec_hash: HashMap[bytes32, bytes32]
+opened_at: public(HashMap[bytes32, HashMap[uint256, uint256]])  # of each attempt, for its evidence
 
 
 @external
@@ -82,7 +83,6 @@ def _load(order_id: bytes32) -> Order:
         attempt=who & M32,
         stake_version=clock >> 224,
         snapshot_epoch=(clock >> 192) & M32,
-        opened_at=(clock >> 64) & M64,
         expires_at=clock & M64,
         policy_hash=self.policy_hash[order_id],
         spec_hash=self.spec_hash[order_id],
@@ -103,4 +103,4 @@ def _save(order_id: bytes32, order: Order):
     counts: uint256 = (order.attempts_max << 80) | order.attempt
     self.who[order_id] = renter | (order.state << 88) | counts
     versions: uint256 = (order.stake_version << 224) | (order.snapshot_epoch << 192)
-    self.clock[order_id] = versions | (order.opened_at << 64) | order.expires_at
+    self.clock[order_id] = versions | order.expires_at

@@ -13,6 +13,11 @@ uses: vault
 
 event Withdrawn:
     account: indexed(address)
+    receiver: indexed(address)
+    amount: uint256
+
+event Owed:
+    account: indexed(address)
     amount: uint256
 
 WITHDRAW_TYPEHASH: constant(bytes32) = keccak256(
@@ -54,10 +59,27 @@ def _owe(account: address, amount: uint256):
 
 
 @internal
+def _owe_openly(account: address, amount: uint256):
+    """`_owe` where no other event says to whom and how much."""
+    self._owe(account, amount)
+    if amount > 0:
+        log Owed(account=account, amount=amount)
+
+
+@internal
+def _spend(account: address, amount: uint256) -> uint256:
+    """Use up what the account is owed, up to `amount`; returns how much that was."""
+    spent: uint256 = min(amount, self.owed[account])
+    if spent > 0:
+        self.owed[account] -= spent
+    return spent
+
+
+@internal
 def _withdraw(account: address, receiver: address):
     amount: uint256 = self.owed[account]
     assert amount > 0, "NOTHING_OWED"
     assert receiver != empty(address), "ZERO_ADDRESS"
     self.owed[account] = 0
     vault._send(receiver, amount)
-    log Withdrawn(account=account, amount=amount)
+    log Withdrawn(account=account, receiver=receiver, amount=amount)

@@ -1,8 +1,8 @@
 # pragma version 0.4.3
 """
 @title Who is punished, for what, and no more than once
-@notice Judges nothing: the contracts that import it check the evidence. Evidence counts until the attempt and the time
-        to challenge it are over; stakes stay longer than that.
+@notice Judges nothing: the contracts that import it check the evidence. Evidence counts until its own attempt and the
+        time to challenge it are over, whatever later attempts do; stakes stay longer than that.
 """
 
 from contracts.interfaces import IOrders
@@ -31,8 +31,6 @@ TWO_COMMITS: constant(uint256) = 8
 
 DOUBLE_SIGN_BPS: constant(uint256) = 500
 WRONG_VOTE_BPS: constant(uint256) = 5_000
-BID_BOND_S: constant(uint256) = 600  # of the highest price
-HOUR_S: constant(uint256) = 3_600
 
 stakes: public(immutable(IStakeRegistry))
 registry: public(immutable(IProviderRegistry))
@@ -64,11 +62,23 @@ def __init__(stakes_: address, registry_: address, orders_: address, tasks_: add
 
 @internal
 @view
-def _require_in_time(order_id: bytes32) -> IOrders.OrderFacts:
-    facts: IOrders.OrderFacts = staticcall orders.order_facts(order_id)
-    assert facts.opened_at > 0, "UNKNOWN_ORDER"
-    assert block.timestamp <= facts.opened_at + ATTEMPT_S + CHALLENGE_S, "TOO_LATE"
-    return facts
+def _require_in_time(order_id: bytes32, attempt: uint32, version: uint256) -> address:
+    """
+    Evidence about this attempt still counts, and the penalty is a share of the weight at the version that decides it:
+    no culprit reports itself at one in which it had little. Returns the renter.
+    """
+    opened_at: uint256 = self._opened_at(order_id, attempt)
+    assert staticcall stakes.was_current(version, opened_at, opened_at), "WRONG_STAKE_VERSION"
+    return (staticcall orders.order_facts(order_id)).renter
+
+
+@internal
+@view
+def _opened_at(order_id: bytes32, attempt: uint32) -> uint256:
+    opened_at: uint256 = staticcall orders.opened_at(order_id, convert(attempt, uint256))
+    assert opened_at > 0, "UNKNOWN_ATTEMPT"
+    assert block.timestamp <= opened_at + ATTEMPT_S + CHALLENGE_S, "TOO_LATE"
+    return opened_at
 
 
 @internal
@@ -126,10 +136,10 @@ def _punish_voters(
 
 
 @internal
-def _take_bid_bond(
-    provider: address, order_id: bytes32, facts: IOrders.OrderFacts, fault: uint256
-):
-    self._once(provider, order_id, facts.attempt, fault)
-    bid_bond: uint256 = facts.max_price_uusd * BID_BOND_S // HOUR_S
+def _take_bid_bond(provider: address, order_id: bytes32, attempt: uint32, fault: uint256):
+    number: uint256 = convert(attempt, uint256)
+    self._once(provider, order_id, number, fault)
+    facts: IOrders.OrderFacts = staticcall orders.order_facts(order_id)
+    bid_bond: uint256 = awards._bid_bond(facts.max_price_uusd)
     amount: uint256 = extcall stakes.forfeit_bond(provider, bid_bond, msg.sender, facts.renter)
-    log FaultProven(order_id=order_id, culprit=provider, fault=fault, attempt=facts.attempt, amount=amount)
+    log FaultProven(order_id=order_id, culprit=provider, fault=fault, attempt=number, amount=amount)

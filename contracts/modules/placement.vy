@@ -1,19 +1,18 @@
 # pragma version 0.4.3
 """
-@title Placing a lease with a provider, and moving it to the next
-@notice A certificate names up to three candidates. The lease goes to the first that is active and bonded; when it never
-        starts, resigns or is down, the next one gets it and the renter an hour of pay from the bond, where that is
-        owed.
+@title Placing a lease with a provider, changing it, and taking it away
+@notice A certificate names up to three candidates. The lease goes to the first that is not suspended and whose bond can
+        be locked; a stand-in gets it by its own claim only. At least ten minutes of the order's highest price are
+        locked, whatever the bid: the renter's compensation if the provider fails it. `lease_moves` judges who may take
+        a lease away, claim it or change it.
 """
 
 from ethereum.ercs import IERC20
-from contracts.interfaces import IStakes
 from contracts import awards
 from contracts.modules import lease_actions
 from contracts.modules import lease_book
 from contracts.modules import order_book
 from contracts.modules import sisters
-from contracts.modules import typed
 
 uses: lease_book
 uses: order_book
@@ -27,12 +26,15 @@ event OrderUnmatched:
 event CandidateSkipped:
     order_id: indexed(bytes32)
     provider: indexed(address)
+    suspended: bool  # or else bonded with less than the bid bond
 
 event LeaseCreated:
     lease_id: indexed(bytes32)
     provider: indexed(address)
     term: uint256
+    position: uint256
     rate_uusd: uint256
+    locked_uusd: uint256
     confirm_by: uint256
 
 event LeaseHandedOver:
@@ -41,19 +43,21 @@ event LeaseHandedOver:
     term: uint256
     reason: uint256
     compensation: uint256
+    claim_by: uint256  # when the stand-ins' time is over
 
 event LeaseUnplaced:
     lease_id: indexed(bytes32)
+    expires_at: uint256
+
+event Wired:
+    moves: indexed(address)
 
 NONE_PLACEABLE: constant(uint256) = 99
-NO_START: constant(uint256) = 16  # why a lease moves
-DOWN: constant(uint256) = 17
-RESIGNED: constant(uint256) = 18
-
-RESIGN_TYPEHASH: constant(bytes32) = keccak256("Resign(bytes32 leaseId,uint32 term)")
-DOWN_TYPEHASH: constant(bytes32) = keccak256("Down(bytes32 leaseId,uint32 term,address provider,uint64 downSince)")
 
 token: immutable(IERC20)
+deployer: immutable(address)
+
+moves: public(address)
 
 
 @deploy
@@ -64,47 +68,98 @@ def __init__(token_: address):
     """
     assert token_ != empty(address), "ZERO_ADDRESS"
     token = IERC20(token_)
+    deployer = msg.sender
+
+
+@external
+def wire(moves: address):
+    """
+    @notice Name the contract that moves and changes leases. The deployer does this once; it is never changed again.
+    @param moves The `lease_moves` contract.
+    """
+    assert msg.sender == deployer, "NOT_DEPLOYER"
+    assert self.moves == empty(address), "ALREADY_WIRED"
+    assert moves != empty(address), "ZERO_ADDRESS"
+    self.moves = moves
+    log Wired(moves=moves)
 
 
 @external
 @nonreentrant
-def hand_over(
-    lease_id: bytes32,
-    record: awards.Record,
-    reason: uint256,
-    down_since: uint256,
-    votes: DynArray[awards.Vote, 32],
-    resign_signature: Bytes[65],
-):
+def vacate(lease_id: bytes32, reason: uint256, paid_until: uint256, owes: bool, standins: uint256):
     """
-    @notice Move a lease to the next candidate of its certificate (failover). Anyone may call it who has the evidence.
+    @notice End the term of a lease's provider: stop its pay, settle its bond. Only `lease_moves` may call it.
     @param lease_id The lease. It has the id of the order that it comes from.
-    @param record The record that the certificate left behind. Its hash must be the stored one.
     @param reason 16 the provider did not start in time, 17 it is down, 18 it resigned.
-    @param down_since The Unix second since which it is down; unused for other reasons.
-    @param votes Votes of a quorum that it is down, in ascending order of their signers' addresses; unused for other
-                 reasons.
-    @param resign_signature The provider's signature that it resigns; unused for other reasons, or if the provider
-                            itself calls.
+    @param paid_until The Unix second up to which the provider is paid.
+    @param owes Whether its locked bond goes to the renter's deposit.
+    @param standins How many candidates can claim the lease. Without any it waits for a new auction.
     """
+    self._require_moves()
     lease: lease_book.Lease = lease_book._load(lease_id)
-    order: order_book.Order = order_book._load(lease_id)
-    assert lease.state == lease_book.PENDING or lease.state == lease_book.ACTIVE, "NOT_RUNNING"
-    recorded: bytes32 = staticcall sisters.tasks.record_of(lease_id, convert(order.attempt, uint32))
-    assert awards._record_hash(record) == recorded, "WRONG_RECORD"
-    paid_until: uint256 = block.timestamp
-    owes: bool = True
-    if reason == NO_START:
-        assert lease.state == lease_book.PENDING and paid_until > lease.confirm_by, "NOT_LATE"
-        owes = lease.position == 0 and not lease.resumed
-    elif reason == RESIGNED:
-        self._require_resignation(lease_id, lease, resign_signature)
-        owes = not lease_actions._notice_is_over(lease)
-    else:
-        assert reason == DOWN, "UNKNOWN_REASON"
-        self._require_down(lease_id, lease, down_since, votes)
-        paid_until = down_since
-    self._move(lease_id, order, lease, record.chosen, reason, paid_until, owes)
+    left: lease_book.Lease = lease
+    left.duration_left_s = lease_actions._duration_left_s(lease, paid_until)
+    left.state = lease_book.VACANT
+    left.locked_uusd = 0
+    left.provider = empty(address)  # the provider that left can no longer act, not even by an earlier notice
+    left.notice_at = 0
+    left.vacated_at = block.timestamp
+    left.confirm_by = block.timestamp + standins * lease.standin_s
+    lease_book._save(lease_id, left)
+    extcall sisters.escrow.stop(lease_id, paid_until)
+    compensation: uint256 = self._settle_bond(lease_id, lease, owes)
+    log LeaseHandedOver(
+        lease_id=lease_id,
+        provider=lease.provider,
+        term=lease.term,
+        reason=reason,
+        compensation=compensation,
+        claim_by=left.confirm_by,
+    )
+    if standins == 0:
+        self._unplace(lease_id, left)
+
+
+@external
+@nonreentrant
+def place(lease_id: bytes32, provider: address, rate_uusd: uint256, position: uint256):
+    """
+    @notice Give a vacant lease to a stand-in that claims it, and lock its bond. Only `lease_moves` may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param provider The stand-in.
+    @param rate_uusd Its price in µUSD per hour.
+    @param position Its place among the candidates.
+    """
+    self._require_moves()
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    assert self._give(lease_id, lease, provider, rate_uusd, position, lease.standin_s), "BOND_TOO_SMALL"
+
+
+@external
+@nonreentrant
+def apply_update(lease_id: bytes32, spec_hash: bytes32, rate_uusd: uint256, duration_s: uint256):
+    """
+    @notice Change a running lease: settle, then go on at another price for a time that counts from now. Only
+            `lease_moves` may call it.
+    @param lease_id The lease. It has the id of the order that it comes from.
+    @param spec_hash Hash of the specification of what is deployed.
+    @param rate_uusd The price in µUSD per hour.
+    @param duration_s How many seconds the lease goes on from now.
+    """
+    self._require_moves()
+    lease: lease_book.Lease = lease_book._load(lease_id)
+    lease.rate_uusd = rate_uusd
+    lease.duration_left_s = duration_s
+    lease.running_since = block.timestamp
+    lease_book._save(lease_id, lease)
+    order_book.spec_hash[lease_id] = spec_hash
+    extcall sisters.escrow.change_rate(lease_id, rate_uusd, block.timestamp + duration_s)
+
+
+@internal
+@view
+def _require_moves():
+    assert msg.sender == self.moves, "NOT_MOVES"
 
 
 @internal
@@ -116,97 +171,74 @@ def _to_unmatched(order_id: bytes32, order: order_book.Order, reason: uint256):
 
 
 @internal
-def _place(
-    lease_id: bytes32, lease: lease_book.Lease, chosen: awards.Award[3], start: uint256
-) -> bool:
-    """The first candidate from `start` on that is active and bonded gets the lease; the others are passed over."""
+def _unplace(lease_id: bytes32, lease: lease_book.Lease):
+    """No candidate is left: the lease waits for a new auction, at least as long as a pause may last."""
+    unplaced: lease_book.Lease = lease
+    unplaced.state = lease_book.UNPLACED
+    lease_book._save(lease_id, unplaced)
+    order: order_book.Order = order_book._load(lease_id)
+    order.expires_at = max(order.expires_at, block.timestamp + lease.empty_grace_s)
+    log LeaseUnplaced(lease_id=lease_id, expires_at=order.expires_at)
+    self._to_unmatched(lease_id, order, NONE_PLACEABLE)
+
+
+@internal
+def _place(lease_id: bytes32, chosen: awards.Award[3]) -> bool:
+    """
+    The first candidate that is not suspended and has a bond gets the lease. One that went to maintenance or left after
+    its bid is bound by it.
+    """
+    lease: lease_book.Lease = lease_book._load(lease_id)
     for i: uint256 in range(3):
         provider: address = chosen[i].provider
-        if i < start or provider == empty(address):
-            continue
-        bond: uint256 = chosen[i].price_uusd  # an hour of pay
-        if staticcall sisters.registry.is_active(provider) and staticcall sisters.stakes.free_bond(provider) >= bond:
-            self._give(lease_id, lease, provider, chosen[i].price_uusd, i)
-            extcall sisters.stakes.lock(provider, bond)
+        if provider == empty(address):
+            break
+        suspended: bool = sisters._is_suspended(provider)
+        if not suspended and self._give(lease_id, lease, provider, chosen[i].price_uusd, i, lease.start_s):
             return True
-        log CandidateSkipped(order_id=lease_id, provider=provider)
+        log CandidateSkipped(order_id=lease_id, provider=provider, suspended=suspended)
     return False
 
 
 @internal
 def _give(
-    lease_id: bytes32, lease: lease_book.Lease, provider: address, rate_uusd: uint256, position: uint256
-):
+    lease_id: bytes32,
+    lease: lease_book.Lease,
+    provider: address,
+    rate_uusd: uint256,
+    position: uint256,
+    wait_s: uint256,
+) -> bool:
+    """False if the provider's bond is less than the bid bond. The answer of `lock` decides, so it is called first."""
+    bid_bond: uint256 = awards._bid_bond(lease.max_rate_uusd)
+    locked: uint256 = extcall sisters.stakes.lock(provider, max(rate_uusd, bid_bond), bid_bond)
+    if locked == 0:
+        return False
     given: lease_book.Lease = lease
-    wait_s: uint256 = lease.start_s if position == 0 else lease.standin_s
     given.provider = provider
     given.state = lease_book.PENDING
     given.position = position
     given.term = lease.term + 1
     given.confirm_by = block.timestamp + wait_s
     given.rate_uusd = rate_uusd
-    given.locked_uusd = rate_uusd
+    given.locked_uusd = locked
     given.resumed = False
-    given.notice_at = 0
     lease_book._save(lease_id, given)
     log LeaseCreated(
-        lease_id=lease_id, provider=provider, term=given.term, rate_uusd=rate_uusd, confirm_by=given.confirm_by
+        lease_id=lease_id,
+        provider=provider,
+        term=given.term,
+        position=position,
+        rate_uusd=rate_uusd,
+        locked_uusd=locked,
+        confirm_by=given.confirm_by,
     )
-
-
-@internal
-def _require_resignation(lease_id: bytes32, lease: lease_book.Lease, signature: Bytes[65]):
-    if sisters._acts_for(msg.sender, lease.provider):
-        return
-    content: bytes32 = keccak256(abi_encode(RESIGN_TYPEHASH, lease_id, lease.term))
-    signer: address = typed._recover(typed._digest_of(self, content), signature)
-    assert sisters._acts_for(signer, lease.provider), "NOT_PROVIDER"
-
-
-@internal
-@view
-def _require_down(
-    lease_id: bytes32, lease: lease_book.Lease, down_since: uint256, votes: DynArray[awards.Vote, 32]
-):
-    assert lease.state == lease_book.ACTIVE, "NOT_ACTIVE"
-    assert down_since >= lease.running_since, "BEFORE_TERM"
-    assert down_since + lease.down_s <= block.timestamp, "NOT_DOWN_LONG_ENOUGH"
-    content: bytes32 = keccak256(abi_encode(DOWN_TYPEHASH, lease_id, lease.term, lease.provider, down_since))
-    version: uint256 = staticcall IStakes(sisters.stakes.address).version()
-    assert staticcall sisters.tasks.has_quorum(content, votes, convert(version, uint32)), "NO_QUORUM"
-
-
-@internal
-def _move(
-    lease_id: bytes32,
-    order: order_book.Order,
-    lease: lease_book.Lease,
-    chosen: awards.Award[3],
-    reason: uint256,
-    paid_until: uint256,
-    owes: bool,
-):
-    """Stop the stream, settle the leaver's bond, place the lease with the next candidate."""
-    left: lease_book.Lease = lease
-    left.duration_left_s = lease_actions._duration_left_s(lease, paid_until)
-    left.state = lease_book.UNPLACED
-    left.locked_uusd = 0
-    left.provider = empty(address)  # the provider that left can no longer act, not even by an earlier notice
-    left.notice_at = 0
-    lease_book._save(lease_id, left)
-    extcall sisters.escrow.stop(lease_id, paid_until)
-    compensation: uint256 = self._settle_bond(lease_id, lease, owes)
-    log LeaseHandedOver(
-        lease_id=lease_id, provider=lease.provider, term=lease.term, reason=reason, compensation=compensation
-    )
-    if not self._place(lease_id, left, chosen, lease.position + 1):
-        log LeaseUnplaced(lease_id=lease_id)
-        self._to_unmatched(lease_id, order, NONE_PLACEABLE)
+    return True
 
 
 @internal
 def _settle_bond(lease_id: bytes32, lease: lease_book.Lease, owes: bool) -> uint256:
-    """The locked hour of pay goes to the renter's deposit, or back to the provider. Returns what reached the deposit."""
+    """The locked bond goes to the renter's deposit, or back to the provider. Returns what reached the deposit."""
     locked: uint256 = lease.locked_uusd
     if not owes:
         extcall sisters.stakes.release(lease.provider, locked)

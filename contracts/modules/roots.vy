@@ -1,7 +1,8 @@
 # pragma version 0.4.3
 """
 @title Roots of cumulative amounts, and the operator who posts them
-@notice Roots are never deleted: claims against an old one stay valid. The operator hands over in two steps.
+@notice A root counts once it is ripe, ROOT_DELAY_S after it was posted. From then on it is never deleted: claims
+        against an old one stay valid. The operator hands over in two steps.
 """
 
 from contracts.modules import tree
@@ -9,6 +10,7 @@ from contracts.modules import tree
 struct Root:
     root: bytes32
     count: uint256
+    ripe_at: uint256
 
 struct Entry:
     account: address
@@ -24,18 +26,22 @@ event OperatorChanged:
 COUNT_MAX: constant(uint256) = 2**20
 ENTRY_TYPEHASH: constant(bytes32) = keccak256("Entry(address account,uint256 earned,uint256 spent)")
 
+ROOT_DELAY_S: public(immutable(uint256))
+
 operator: public(address)
 operator_next: public(address)
 root_at: public(HashMap[uint256, HashMap[uint256, Root]])
 
 
 @deploy
-def __init__(operator: address):
+def __init__(operator: address, root_delay_s: uint256):
     """
-    @notice Set the first operator.
+    @notice Set the first operator, and the delay of roots.
     @param operator The operator.
+    @param root_delay_s How many seconds a root waits before it counts.
     """
     assert operator != empty(address), "ZERO_ADDRESS"
+    ROOT_DELAY_S = root_delay_s
     self.operator = operator
 
 
@@ -68,14 +74,29 @@ def _require_operator():
 
 
 @internal
-def _keep(pool: uint256, epoch: uint256, root: bytes32, count: uint256):
+def _keep(pool: uint256, epoch: uint256, root: bytes32, count: uint256) -> uint256:
+    """Returns when the root counts."""
     assert root != empty(bytes32) and count > 0 and count <= COUNT_MAX, "BAD_ROOT"
-    self.root_at[pool][epoch] = Root(root=root, count=count)
+    ripe_at: uint256 = block.timestamp + ROOT_DELAY_S
+    self.root_at[pool][epoch] = Root(root=root, count=count, ripe_at=ripe_at)
+    return ripe_at
+
+
+@internal
+def _delete(pool: uint256, epoch: uint256):
+    self.root_at[pool][epoch] = empty(Root)
+
+
+@internal
+@view
+def _is_ripe(pool: uint256, epoch: uint256) -> bool:
+    return block.timestamp >= self.root_at[pool][epoch].ripe_at
 
 
 @internal
 @view
 def _require_entry(pool: uint256, epoch: uint256, entry: Entry, index: uint256, path: DynArray[bytes32, 20]):
     posted: Root = self.root_at[pool][epoch]
+    assert block.timestamp >= posted.ripe_at, "ROOT_NOT_RIPE"
     leaf: bytes32 = keccak256(abi_encode(ENTRY_TYPEHASH, entry.account, entry.earned, entry.spent))
     assert index < posted.count and tree._proves(posted.root, posted.count, leaf, index, path), "NOT_IN_ROOT"

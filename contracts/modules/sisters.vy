@@ -1,6 +1,6 @@
 # pragma version 0.4.3
 """
-@title The contracts that the order contract works with, fixed at deployment
+@title The contracts that orders and leases work with, fixed at deployment
 """
 
 from contracts.interfaces import IEscrow
@@ -12,6 +12,8 @@ registry: public(immutable(IProviderRegistry))
 stakes: public(immutable(IStakeRegistry))
 escrow: public(immutable(IEscrow))
 tasks: public(immutable(ITasks))
+
+SUSPENDED: constant(uint8) = 4  # a provider's status
 
 
 @deploy
@@ -35,3 +37,9 @@ def __init__(registry_: address, stakes_: address, escrow_: address, tasks_: add
 def _acts_for(caller: address, provider: address) -> bool:
     """The provider itself, or its current node key."""
     return caller == provider or caller == staticcall registry.node_key_at(provider, max_value(uint256))
+
+
+@internal
+@view
+def _is_suspended(provider: address) -> bool:
+    return staticcall registry.status_of(provider) == SUSPENDED

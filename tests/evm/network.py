@@ -12,10 +12,10 @@ from sparewatt.protocol.contracts.merkle import MerkleTree
 from sparewatt.protocol.contracts.meta_transactions import NodeKey, VoteKey
 from sparewatt.protocol.signing import Domain, SigningKey
 from sparewatt.protocol.typed_message import TypedMessage, contract_domain, message_digest
-from tests.evm.machine import START, Contract, deploy, set_time, wait
+from tests.evm.machine import CHAIN_ID, START, Contract, deploy, set_time, wait
 
-CHAIN_ID = 1
 ATTEMPT_S, CHALLENGE_S, UNBOND_S, BOOK_S, EXIT_S, SPACING_S = 60, 600, 3600, 60, 3600, 10
+ACTIVATE_S, ROOT_DELAY_S = 2, 500
 MIN_STAKE = 100_000_000
 BOOK_BOND = 5_000_000
 FEE_BPS = 500
@@ -56,6 +56,7 @@ class Network:
     escrow: Contract
     tasks: Contract
     orders: Contract
+    moves: Contract
     dispute: Contract
     book: Contract
     settlement: Contract
@@ -81,6 +82,19 @@ class Network:
             self.token.approve(vault.address, MAX, who=account)
 
     def add_validator(self, number: int, *, stake: int = MIN_STAKE) -> Validator:
+        """Join and wait until the stake weighs."""
+        validator = self.join(number, stake=stake)
+        wait(ACTIVATE_S)
+        self.stakes.activate(validator.operator.address)
+        return validator
+
+    def add_stake(self, operator: str, amount: int) -> None:
+        """Deposit and wait until it weighs."""
+        self.stakes.deposit(amount, who=operator)
+        wait(ACTIVATE_S)
+        self.stakes.activate(operator)
+
+    def join(self, number: int, *, stake: int = MIN_STAKE) -> Validator:
         validator = Validator(key(1000 + number), key(2000 + number))
         operator, vote_key = validator.operator.address, validator.vote_key.address
         self.fund(operator)
@@ -102,6 +116,12 @@ class Network:
         self.providers.append(provider)
         self.providers.sort(key=lambda p: p.address)
         return provider
+
+    def set_node_key(self, provider: Provider, node_key: SigningKey) -> None:
+        proof = self.signed(node_key, self.registry, NodeKey(provider.address, node_key.address))
+        self.registry.set_node_key(node_key.address, proof, who=provider.address)
+        place = next(i for i, known in enumerate(self.providers) if known.address == provider.address)
+        self.providers[place] = Provider(provider.owner, node_key)
 
     def votes(self, message: TypedMessage, *, voters: list[Validator] | None = None) -> list[tuple[bytes, int]]:
         """Votes for a message of the match, in ascending order of their signers, as a certificate needs them."""
@@ -135,20 +155,24 @@ def profile_of(provider: str, *, epoch: int = 1, **changes: Any) -> Profile:
 def bare_network(*, token: str = "token") -> Network:
     set_time(START)
     coin = deploy(token)
-    registry = deploy("provider_registry", GUARDIAN, ATTEMPT_S)
-    stakes = deploy("stake_registry", coin.address, INSURANCE, MIN_STAKE, ATTEMPT_S, CHALLENGE_S, UNBOND_S)
+    times = ATTEMPT_S, CHALLENGE_S, UNBOND_S, ACTIVATE_S
+    stakes = deploy("stake_registry", coin.address, INSURANCE, MIN_STAKE, *times)
+    registry = deploy("provider_registry", GUARDIAN, stakes.address)
     escrow = deploy("escrow", coin.address, TREASURY, FEE_BPS)
-    tasks = deploy("task_manager", stakes.address, registry.address, ATTEMPT_S, SPACING_S)
+    tasks = deploy("task_manager", stakes.address, registry.address, SPACING_S)
     sisters = [contract.address for contract in (registry, stakes, escrow, tasks)]
     orders = deploy("deployment_order", *sisters, coin.address)
+    moves = deploy("lease_moves", orders.address)
     parts = [stakes.address, registry.address, orders.address, tasks.address]
     dispute = deploy("dispute", *parts)
     book = deploy("dispute_book", coin.address, *parts, BOOK_S, BOOK_BOND)
-    settlement = deploy("settlement", coin.address, stakes.address, OPERATOR, EXIT_S)
-    network = Network(coin, registry, stakes, escrow, tasks, orders, dispute, book, settlement)
+    keys = OPERATOR, GUARDIAN
+    settlement = deploy("settlement", coin.address, stakes.address, *keys, ROOT_DELAY_S, EXIT_S, BOOK_S)
+    network = Network(coin, registry, stakes, escrow, tasks, orders, moves, dispute, book, settlement)
     stakes.wire(orders.address, [dispute.address, book.address], who=DEPLOYER)
     escrow.wire(orders.address, who=DEPLOYER)
     tasks.wire(orders.address, who=DEPLOYER)
+    orders.wire(moves.address, who=DEPLOYER)
     return network
 
 

@@ -19,11 +19,27 @@ from sparewatt.protocol.contracts.meta_transactions import VoteKey
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import Order, place_order
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
-from tests.evm.network import BOOK_BOND, INSURANCE, MIN_STAKE, OPERATOR, RICH, TREASURY, USD, Network, full_network, key
+from tests.evm.network import (
+    ACTIVATE_S,
+    ATTEMPT_S,
+    BOOK_BOND,
+    CHALLENGE_S,
+    GUARDIAN,
+    INSURANCE,
+    MIN_STAKE,
+    OPERATOR,
+    RICH,
+    TREASURY,
+    USD,
+    Network,
+    full_network,
+    key,
+)
 
 PEOPLE = sorted((key(n) for n in range(200, 204)), key=lambda k: k.address)
 PERSON = st.integers(0, len(PEOPLE) - 1)
 AMOUNT = st.one_of(st.integers(0, 50), st.integers(0, 10 * USD), st.just(2**256 - 1))
+PLACES = 32
 SECONDS = st.sampled_from([1, 7, 31, 61, 400, 3601, 90_000])
 
 
@@ -32,12 +48,20 @@ def deployed_network() -> Network:
     return full_network()
 
 
+@cache
+def crowded_network() -> Network:
+    """Two places of the validators' set are free."""
+    return full_network(n_validators=30, n_providers=1)
+
+
 class Walk(RuleBasedStateMachine):
     """A network that is rolled back at the end of the walk."""
 
+    deployed = staticmethod(deployed_network)
+
     def __init__(self) -> None:
         super().__init__()
-        self.network = deployed_network()
+        self.network = self.deployed()
         self.exits = ExitStack()
         self.exits.enter_context(rolled_back())
         for person in PEOPLE:
@@ -69,6 +93,8 @@ class Walk(RuleBasedStateMachine):
 
 
 class SettlementWalk(Walk):
+    """The operator is a thief at times: the guardian strikes what it posts then, in its delay."""
+
     def __init__(self) -> None:
         super().__init__()
         self.contract = self.network.settlement
@@ -99,6 +125,42 @@ class SettlementWalk(Walk):
             self.posted.append((pool, epoch, entries, tree))
             if pool == 0:
                 self.spent = spent
+
+    @rule(pool=st.integers(0, 1), thief=PERSON)
+    def steal(self, pool: int, thief: int) -> None:
+        """All that the pool holds, promised to one. Honest books go on from the root before it."""
+        before = self.contract.pools(pool)
+        entries = [PayoutEntry(PEOPLE[thief].address, before[0], 0)]
+        tree = settlement_tree(entries)
+        arguments = (pool, before[3] + 1, tree.root, 1, before[0])
+        if not self.attempt(self.contract, "post_root", *arguments, who=OPERATOR):
+            return
+        shown = (pool, before[3] + 1, entries[0].values(), 0, tree.path(0))
+        assert not self.attempt(self.contract, "claim", *shown, who=PEOPLE[thief].address)
+        assert not self.attempt(self.contract, "record_spent", *shown[1:], who=OPERATOR)
+        assert self.attempt(self.contract, "strike_root", pool, before[3] + 1, who=GUARDIAN)
+        assert self.contract.pools(pool) == before
+
+    @rule(pool=st.integers(0, 2), act=st.sampled_from(["stop", "lift"]), who=st.sampled_from([GUARDIAN, OPERATOR]))
+    def guard(self, pool: int, act: str, who: str) -> None:
+        done = self.attempt(self.contract, act, pool, who=who)
+        assert not (done and who == OPERATOR)
+
+    @precondition(lambda self: self.posted)
+    @rule(back=st.integers(0, 1))
+    def strike(self, back: int) -> None:
+        """Struck by mistake, or too late: the books go on from the root before it."""
+        pool, epoch, _, _ = self.posted[-1]
+        if self.attempt(self.contract, "strike_root", pool, epoch - back, who=GUARDIAN):
+            assert back == 0
+            self.posted.pop()
+            self.struck(pool)
+
+    def struck(self, pool: int) -> None:
+        last = next((entries for p, _, entries, _ in reversed(self.posted) if p == pool), None)
+        self.earned[pool] = [entry.earned for entry in last] if last else [0] * len(PEOPLE)
+        if pool == 0:
+            self.spent = [entry.spent for entry in last] if last else [0] * len(PEOPLE)
 
     @precondition(lambda self: self.posted)
     @rule(data=st.data(), person=PERSON, act=st.sampled_from(["claim", "claim_to_bond", "record_spent"]))
@@ -131,18 +193,24 @@ class SettlementWalk(Walk):
 
 
 class StakeWalk(Walk):
+    """Four people want the last two places, or those of the others, who do nothing."""
+
+    deployed = staticmethod(crowded_network)
+
     def __init__(self) -> None:
         super().__init__()
         self.stakes = self.network.stakes
         self.keys = 5000
         self.dispute = self.network.dispute.address
         self.others = self.stakes.held()
-        self.total = self.stakes.total_at(self.stakes.version())
+        self.versions: dict[int, tuple[int, int, dict[str, int]]] = {}
+        """Of the versions seen: when, their total, and the weights of people in it."""
+        self.slashed: dict[str, int] = dict.fromkeys((person.address for person in PEOPLE), 0)
 
     def vaults(self) -> list[Contract]:
         return [self.stakes]
 
-    @rule(person=PERSON, amount=st.sampled_from([0, MIN_STAKE - 1, MIN_STAKE, 3 * MIN_STAKE]))
+    @rule(person=PERSON, amount=st.sampled_from([MIN_STAKE - 1, MIN_STAKE, MIN_STAKE * 11 // 10 + 1, 3 * MIN_STAKE]))
     def join(self, person: int, amount: int) -> None:
         self.stakes_with_key("join", person, "http://v", amount)
 
@@ -160,10 +228,17 @@ class StakeWalk(Walk):
     def move_own(self, person: int, amount: int, act: str) -> None:
         self.attempt(self.stakes, act, amount, who=PEOPLE[person].address)
 
+    @rule(person=PERSON, who=PERSON)
+    def activate(self, person: int, who: int) -> None:
+        """By anyone; never before its time."""
+        _, _, _, _, _, pending, since = self.stakes.validator_of(PEOPLE[person].address)
+        done = self.attempt(self.stakes, "activate", PEOPLE[person].address, who=PEOPLE[who].address)
+        assert not done or (pending and now() >= since + ACTIVATE_S)
+
     @rule(person=PERSON)
     def unbond_all(self, person: int) -> None:
-        stake = self.stakes.validator_of(PEOPLE[person].address)[1]
-        self.attempt(self.stakes, "request_unbond", stake, who=PEOPLE[person].address)
+        _, stake, _, _, _, pending, _ = self.stakes.validator_of(PEOPLE[person].address)
+        self.attempt(self.stakes, "request_unbond", stake + pending, who=PEOPLE[person].address)
 
     @rule(payer=PERSON, person=PERSON, amount=AMOUNT)
     def bond(self, payer: int, person: int, amount: int) -> None:
@@ -182,13 +257,23 @@ class StakeWalk(Walk):
         index = max(0, self.stakes.history_length(vote_key) - 1 - back)
         version = self.stakes.history_at(vote_key, index)[0]
         arguments = (vote_key, version, index, bps, PEOPLE[other].address, INSURANCE)
+        before = self.holding(PEOPLE[person].address)
         self.attempt(self.stakes, "slash", *arguments, who=self.dispute)
+        self.slashed[PEOPLE[person].address] += before - self.holding(PEOPLE[person].address)
+
+    def holding(self, operator: str) -> int:
+        """What can still be slashed."""
+        _, stake, unbonding, _, _, pending, _ = self.stakes.validator_of(operator)
+        amount: int = stake + unbonding + pending
+        return amount
 
     @rule(person=PERSON, other=PERSON, amount=AMOUNT, act=st.sampled_from(["lock", "release", "forfeit"]))
     def use_bond(self, person: int, other: int, amount: int, act: str) -> None:
         me, orders = PEOPLE[person].address, self.network.orders.address
         if act == "forfeit":
             self.attempt(self.stakes, "forfeit_bond", me, amount, PEOPLE[other].address, INSURANCE, who=self.dispute)
+        elif act == "lock":
+            self.attempt(self.stakes, "lock", me, amount, amount // 2, who=orders)
         else:
             self.attempt(self.stakes, act, me, amount, who=orders)
 
@@ -196,13 +281,29 @@ class StakeWalk(Walk):
     def totals_are_the_sum_of_weights_and_stakes_of_what_is_held(self) -> None:
         stakes = self.stakes
         known = {person.address: stakes.validator_of(person.address) for person in PEOPLE}
-        weights = {address: 0 if jailed else stake for address, (_, stake, _, _, jailed) in known.items()}
-        assert stakes.total_at(stakes.version()) == self.total + sum(weights.values())
-        assert {a for a in stakes.all_operators() if a in known} == {a for a, weight in weights.items() if weight}
-        staked = sum(stake + unbonding for _, stake, unbonding, *_ in known.values())
+        weights = {str(a): 0 if jailed else int(stake) for a, (_, stake, _, _, jailed, _, _) in known.items()}
+        placed = set(stakes.all_operators())
+        assert len(placed) <= PLACES
+        assert stakes.total_at(stakes.version()) == sum(weights.values()) + MIN_STAKE * len(placed - known.keys())
+        assert placed & known.keys() == {a for a, weight in weights.items() if weight}
+        staked = sum(stake + unbonding + pending for _, stake, unbonding, _, _, pending, _ in known.values())
         bonds = sum(sum(stakes.bond_of(address)[:3]) for address in known)
         owed = sum(stakes.owed(address) for address in (*known, INSURANCE))
         assert stakes.held() == self.others + staked + bonds + owed
+        version = stakes.version()
+        self.versions.setdefault(version, (now(), stakes.total_at(version), weights))
+
+    @invariant()
+    def who_could_vote_in_an_attempt_answers_for_it_and_old_versions_stay(self) -> None:
+        """An attempt may open until the next version comes; its evidence counts for as long again."""
+        current = self.stakes.version()
+        ends = {version: self.versions.get(version + 1, (now(),))[0] for version in self.versions}
+        for version, (_, total, weights) in self.versions.items():
+            assert self.stakes.total_at(version) == total
+            if version < current and now() > ends[version] + ATTEMPT_S + CHALLENGE_S:
+                continue
+            for operator, weight in weights.items():
+                assert self.holding(operator) + self.slashed[operator] >= weight
 
 
 class LeaseWalk(Walk):
@@ -274,12 +375,13 @@ class LeaseWalk(Walk):
         self.attempt(self.chain, "give_notice", order.order_id, who=order.lease["provider"])
 
     @precondition(lambda self: self.orders)
-    @rule(which=ORDER, rate=st.integers(0, 4 * USD))
-    def update(self, which: int, rate: int) -> None:
+    @rule(which=ORDER, rate=st.integers(0, 4 * USD), duration_s=st.integers(0, 10_000))
+    def update(self, which: int, rate: int, duration_s: int) -> None:
         _, order, _ = self.pick(which)
-        change = (order.order_id, b"\6" * 32, rate, self.chain.update_seq(order.order_id) + 1)
-        if self.attempt(self.chain, "propose_update", *change, who=order.renter.address):
-            self.attempt(self.chain, "accept_update", *change, who=order.lease["provider"])
+        moves = self.network.moves
+        change = (order.order_id, b"\6" * 32, rate, duration_s, moves.update_seq(order.order_id) + 1)
+        if self.attempt(moves, "propose_update", *change, who=order.renter.address):
+            self.attempt(moves, "accept_update", *change, who=order.lease["provider"])
 
     @precondition(lambda self: self.orders)
     @rule(which=ORDER, reason=st.integers(1, 4), by_provider=st.booleans())
@@ -293,13 +395,23 @@ class LeaseWalk(Walk):
     def hand_over(self, which: int, reason: int, ago: int) -> None:
         _, order, book = self.pick(which)
         lease = order.lease
-        if book is None or lease["state"] not in (1, 2):
+        if book is None or lease["state"] not in (1, 2, 3):
             return
         since = now() - ago
         message = Down(order.order_id, lease["term"], lease["provider"], since)
         votes = self.network.votes(message) if reason == 17 else []
         shown = (order.order_id, order.record(book).values(), reason, since, votes, bytes(65))
-        self.attempt(self.chain, "hand_over", *shown, who=lease["provider"])
+        self.attempt(self.network.moves, "hand_over", *shown, who=lease["provider"])
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ORDER, position=st.integers(0, 3))
+    def take_over(self, which: int, position: int) -> None:
+        _, order, book = self.pick(which)
+        if book is None or order.lease["state"] != 6:
+            return
+        record = order.record(book)
+        claimant = record.chosen[min(position, 2)].provider
+        self.attempt(self.network.moves, "take_over", order.order_id, record.values(), position, b"", who=claimant)
 
     @precondition(lambda self: self.orders)
     @rule(which=ORDER, amount=AMOUNT)

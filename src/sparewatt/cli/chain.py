@@ -55,6 +55,7 @@ def _print_status(chain: ChainStatus) -> None:
         ("Chain id", output.format_optional(chain.chain_id, "{}")),
         ("Indexed block", output.format_count(chain.indexed_block) + head),
         ("Events", output.format_count(chain.events)),
+        *([("Payout roots", chain.payout_roots)] if chain.payout_roots else []),
         ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(chain.outbox.items())) or "empty"),
         *((f"Contract {name}", address) for name, address in sorted(chain.contracts.items())),
     ]
@@ -62,19 +63,28 @@ def _print_status(chain: ChainStatus) -> None:
 
 
 @chain.command("deploy")
-@click.option("--plan", type=click.Path(path_type=Path), help="Your own deployment plan.  [default: for development]")
+@click.option(
+    "--plan", default="local", show_default=True, metavar="local|public|FILE", help="Times and stakes of the contracts."
+)
+@click.option("--token", metavar="ADDRESS", help="The ERC-20 with six decimals that the network pays in.")
+@click.option(
+    "--guardian", metavar="ADDRESS", help="Who may strike a payout root.  [default: a new key, DATA/guardian.key]"
+)
 @url_option
 @data_option
 @json_option
-@examples("CHAIN_URL=https://rpc.example sparewatt chain deploy --data ./chain")
-def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
+@examples("CHAIN_URL=https://rpc.example sparewatt chain deploy --plan public --token 0x… --data ./chain")
+def deploy(
+    *, plan: str, token: str | None, guardian: str | None, chain_url: str | None, data: Path, as_json: bool
+) -> None:
     """Deploy the contracts on a chain, once; a second run checks that they are still there.
 
-    The key in DATA/deployer.key pays for it and must be used for nothing else; it is created if it is missing.
+    The key in DATA/deployer.key pays for it and must be used for nothing else; it is created if it is missing. The
+    plan 'local' has short times and a token that anyone can mint, which local chains alone accept.
     """
     from sparewatt.chain.commands import deploy as do
 
-    record = _with_chain(chain_url, lambda client: do(client, data, plan=plan))
+    record = _with_chain(chain_url, lambda client: do(client, data, plan=plan, token=token, guardian=guardian))
     addresses = {name: placed.address for name, placed in record.contracts.items()}
     if as_json:
         output.print_json({"chain_id": record.chain_id, "start_block": record.start_block, "contracts": addresses})
@@ -82,6 +92,33 @@ def deploy(*, plan: Path | None, chain_url: str | None, data: Path, as_json: boo
         output.print_facts(sorted(addresses.items()))
     else:
         output.note("This release has no contracts to deploy.")
+
+
+@chain.command("guard")
+@click.argument("action", type=click.Choice(["strike", "stop", "lift"]))
+@click.option("--pool", type=click.Choice(["credits", "rewards"]), default="credits", show_default=True)
+@click.option("--key", type=click.Path(path_type=Path), help="The guardian's key.  [default: DATA/guardian.key]")
+@url_option
+@data_option
+@json_option
+@examples("sparewatt chain guard strike", "sparewatt chain guard stop --key ./guardian.key")
+def guard(*, action: str, pool: str, key: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
+    """Strike a payout root that is still in its delay, stop a pool's roots, or lift the stop.
+
+    For the guardian, when a root is not the one that the books give: the operator's key may be stolen. A struck root
+    pays nothing. Claims of older roots and exits of depositors go on, also while a pool is stopped.
+    """
+    from sparewatt.chain.guard import GuardAction
+    from sparewatt.chain.guard import guard as do
+
+    tx_hash = _with_chain(
+        chain_url, lambda client: do(client, data, action=GuardAction(action), pool=pool, key_file=key)
+    )
+    if as_json:
+        output.print_json({"action": action, "pool": pool, "tx_hash": tx_hash})
+    else:
+        done = {"strike": "Struck the last root of", "stop": "Stopped", "lift": "Lifted the stop of"}[action]
+        output.print_lines([f"{done} the pool of {pool} ({tx_hash})."])
 
 
 @chain.command("fund")
@@ -135,6 +172,8 @@ def sync(
 @click.option("--deploy", is_flag=True, default=None, help="Deploy the contracts if they are missing.")
 @click.option("--mine", is_flag=True, default=None, help="Mine blocks on a local chain while transactions wait.")
 @click.option("--test-money", is_flag=True, default=None, help="The faucet pays what deposits and payouts lack.")
+@click.option("--senders", type=int, help="Keys beside the operator's that relay requests.  [default: 0]")
+@click.option("--max-fee-gwei", type=int, help="The most that a transaction may pay per gas.  [default: 500]")
 @click.option("--secret-file", type=click.Path(path_type=Path), help="The network's secret.  [env: SPAREWATT_SECRET]")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
 @click.option("--yield-to-others", is_flag=True, help="Run with low CPU priority, below the gateway.")

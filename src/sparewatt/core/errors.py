@@ -28,13 +28,15 @@ SparewattError                      code                     status  retry
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
 │   ├── ResponseNotFound            response_not_found         404    no
-│   └── AccountNotFound             account_not_found          404    no
+│   ├── AccountNotFound             account_not_found          404    no
+│   └── ProviderNotFound            provider_not_found         404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── RequestTooSlow                  request_too_slow           408    yes
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
 ├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, the answer is not stored)
+├── LeasesOff                       leases_off                 409    no     (the node's owner offers none)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── ExpectationFailed               expectation_failed         417    no
 ├── HeadTooLarge                    head_too_large             431    no
@@ -52,9 +54,11 @@ SparewattError                      code                     status  retry
 │   └── NoCapacity                  no_capacity                503    yes    (the eligible nodes are full or offline)
 ├── StoreUnavailable                store_unavailable          503    yes
 │   └── DiskFull                    disk_full                  503    yes    (of a gateway, or of its database)
+├── NodeUnreachable                 node_unreachable           503    yes    (a node that has to sign something)
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
 ├── ChainError                      (between this gateway and the chain)
+│   ├── NoChain                     no_chain                   409    no     (the network runs without one)
 │   ├── ChainReverted               chain_reverted             422    no     (a contract reverted; `reason` says why)
 │   ├── ChainRateLimited            chain_rate_limited         429    yes    (the gateway's proxy to the chain)
 │   ├── ChainRefused                chain_refused              502    no     (the RPC node refused the call)
@@ -208,6 +212,9 @@ class ResponseNotFound(NotFound, code="response_not_found"): ...
 class AccountNotFound(NotFound, code="account_not_found"): ...
 
 
+class ProviderNotFound(NotFound, code="provider_not_found"): ...
+
+
 class MethodNotAllowed(SparewattError, code="method_not_allowed", status=405): ...
 
 
@@ -224,6 +231,9 @@ class IdReused(SparewattError, code="id_reused", status=409): ...
 
 
 class IdempotencyConflict(SparewattError, code="idempotency_conflict", status=409): ...
+
+
+class LeasesOff(SparewattError, code="leases_off", status=409): ...
 
 
 class IdempotencyMismatch(SparewattError, code="idempotency_mismatch", status=422): ...
@@ -277,6 +287,9 @@ class StoreUnavailable(SparewattError, code="store_unavailable", status=503, ret
 class DiskFull(StoreUnavailable, code="disk_full"): ...
 
 
+class NodeUnreachable(SparewattError, code="node_unreachable", status=503, retryable=True): ...
+
+
 class ShuttingDown(SparewattError, code="shutting_down", status=503, retryable=True): ...
 
 
@@ -284,6 +297,16 @@ class FirstTokenTimeout(SparewattError, code="first_token_timeout", status=504, 
 
 
 class ChainError(SparewattError, code="chain_error"): ...
+
+
+class NoChain(ChainError, code="no_chain", status=409):
+    """The network runs without a chain, so there is no `what` on it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} needs a chain, and this network has none. Its operator can give it one: 'sparewatt up' without "
+            "--no-chain, or a gateway with --chain-url."
+        )
 
 
 class ChainReverted(ChainError, code="chain_reverted", status=422):
@@ -305,6 +328,10 @@ class ChainUnavailable(ChainError, code="chain_unavailable", status=503, retryab
 
 
 class ContractsMissing(ChainError, code="contracts_missing", status=503): ...
+
+
+class ContractsOutdated(ContractsMissing, code="contracts_outdated", status=503):
+    """The contracts on the chain are of another release than this program."""
 
 
 class WrongChain(ChainError, code="wrong_chain", status=503): ...

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import RECORD_FILE, DeploymentStep, find_record, shipped_artifacts, shipped_plan
+from sparewatt.chain.commands import deploy
+from sparewatt.chain.contracts import (
+    PUBLIC_PLAN,
+    RECORD_FILE,
+    DeploymentRecord,
+    DeploymentStep,
+    find_record,
+    shipped_artifacts,
+    shipped_contracts,
+)
 from sparewatt.chain.deployment import Deployment, send_directly, wait_for_receipt
+from sparewatt.chain.money.settlement_contract import call_view
 from sparewatt.core.clock import SystemClock
-from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsMissing, StartupError
+from sparewatt.core.errors import (
+    ChainRefused,
+    ChainReverted,
+    ChainUnavailable,
+    ContractsMissing,
+    InvalidField,
+    StartupError,
+)
+from sparewatt.evm.contract_abi import Artifact
 from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
-from tests.integration.chain.setting import DEPLOYER, OPERATOR, Setting, deployment_of
+from tests.integration.chain.setting import DEPLOYER, GUARDIAN, OPERATOR, Setting, deployment_of
 
 
 def deployment(
     client: ChainClient, folder: Path, *, plan: list[DeploymentStep], artifacts: dict[str, Artifact] = ARTIFACTS
 ) -> Deployment:
-    keys = {"deployer": DEPLOYER, "operator": OPERATOR.address}
+    keys = {"deployer": DEPLOYER, "operator": OPERATOR.address, "guardian": GUARDIAN}
     return Deployment(client, folder, plan=plan, artifacts=artifacts, clock=SystemClock(), **keys)  # type: ignore[arg-type]
 
 
@@ -77,6 +95,7 @@ async def test_a_key_that_did_other_things_is_refused(setting: Setting, tmp_path
         artifacts=ARTIFACTS,
         deployer=OPERATOR,
         operator=OPERATOR.address,
+        guardian=GUARDIAN,
         clock=SystemClock(),
     )
     with pytest.raises(ContractsMissing, match="key of its own"):
@@ -85,18 +104,83 @@ async def test_a_key_that_did_other_things_is_refused(setting: Setting, tmp_path
 
 
 async def test_what_this_release_ships_is_deployed_whole(setting: Setting, tmp_path: Path) -> None:
-    keys = {"deployer": SigningKey(bytes(31) + b"\x0f"), "operator": OPERATOR.address}
-    shipped = Deployment(
-        setting.client,
-        tmp_path / "shipped",
-        plan=shipped_plan(),
-        artifacts=shipped_artifacts(),
-        clock=SystemClock(),
-        **keys,  # type: ignore[arg-type]
-    )
-    record = await shipped.ensure()
+    record = await deploy(setting.client, tmp_path / "shipped")
     assert set(record.contracts) == set(shipped_artifacts())
-    assert await shipped.ensure() == record
+    assert await deploy(setting.client, tmp_path / "shipped") == record
+    assert await wired(setting, record)
+
+
+async def wired(setting: Setting, record: DeploymentRecord) -> bool:
+    """Whether the contracts that name each other do, and every contract has the times of the stake registry."""
+    contracts = shipped_contracts(record)
+
+    async def view(name: str, function: str) -> Any:
+        return await call_view(setting.client, contracts[name], function)
+
+    orders, moves = contracts["deployment_order"].address, contracts["lease_moves"].address
+    for name in ("stake_registry", "task_manager", "escrow", "lease_moves"):
+        assert str(await view(name, "orders")).lower() == orders, name
+    assert str(await view("deployment_order", "moves")).lower() == moves
+    attempt_s = await view("stake_registry", "ATTEMPT_S")
+    holders = ("provider_registry", "task_manager", "deployment_order", "lease_moves", "dispute", "dispute_book")
+    assert {await view(name, "ATTEMPT_S") for name in holders} == {attempt_s}
+    assert await view("settlement", "operator") != await view("settlement", "guardian")
+    return True
+
+
+async def test_the_public_plan_takes_the_operators_token_and_guardian(setting: Setting, tmp_path: Path) -> None:
+    local = await deploy(setting.client, tmp_path / "local")
+    token = local.addresses["token"]
+    record = await deploy(setting.client, tmp_path / "public", plan=PUBLIC_PLAN, token=token, guardian=GUARDIAN)
+    assert set(record.contracts) == set(shipped_artifacts()) - {"token"}
+    assert await wired(setting, record)
+    settlement = shipped_contracts(record)["settlement"]
+    assert str(await call_view(setting.client, settlement, "token")).lower() == token
+    assert str(await call_view(setting.client, settlement, "guardian")).lower() == GUARDIAN
+    assert await call_view(setting.client, settlement, "ROOT_DELAY_S") == 86_400
+    made = {path.name for path in (tmp_path / "public").iterdir()}
+    assert made == {"deployer.key", "operator.key", RECORD_FILE}
+
+
+async def test_a_guardian_key_is_made_beside_the_operators(setting: Setting, tmp_path: Path) -> None:
+    record = await deploy(setting.client, tmp_path / "local")
+    made = SigningKey.read(tmp_path / "local" / "guardian.key").address
+    settlement = shipped_contracts(record)["settlement"]
+    assert str(await call_view(setting.client, settlement, "guardian")).lower() == made
+    assert (tmp_path / "local" / "guardian.key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"plan": "public"}, "--token"),
+        ({"plan": "local", "token": "0x" + "11" * 20}, "token of its own"),
+        ({"plan": "public", "token": "0x" + "11" * 20}, "no ERC-20"),
+        ({"plan": "public", "token": "0x12"}, "not an address"),
+        ({"plan": "local", "guardian": "me"}, "not an address"),
+    ],
+)
+async def test_a_token_or_guardian_that_cannot_be_is_refused_before_anything_is_made(
+    setting: Setting, tmp_path: Path, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InvalidField, match=told):
+        await deploy(setting.client, tmp_path / "new", **options)
+    assert not (tmp_path / "new").exists()
+
+
+async def test_a_token_of_other_decimals_is_refused(setting: Setting, tmp_path: Path) -> None:
+    """Code that answers every call with 18: prices in millionths of a dollar would all be wrong."""
+    token = "0x" + "12" * 20
+    await setting.client.request("anvil_setCode", token, "0x601260005260206000f3")
+    with pytest.raises(InvalidField, match="18 decimals"):
+        await deploy(setting.client, tmp_path / "new", plan=PUBLIC_PLAN, token=token)
+
+
+async def test_the_test_token_is_refused_on_a_public_chain(setting: Setting, tmp_path: Path) -> None:
+    """A faucet on a public chain would make stakes and votes free."""
+    await setting.client.request("anvil_setChainId", 10)
+    with pytest.raises(ChainReverted, match="NOT_A_LOCAL_CHAIN"):
+        await deploy(setting.client, tmp_path / "new")
 
 
 async def test_a_plan_with_an_unknown_name_is_refused(setting: Setting, tmp_path: Path) -> None:

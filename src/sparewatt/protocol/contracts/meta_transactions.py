@@ -153,30 +153,17 @@ class CancelOrder(TypedMessage):
     deadline: Uint256
 
 
+class Reopen(TypedMessage):
+    renter: Address
+    order_id: Bytes32
+    nonce: Uint256
+    deadline: Uint256
+
+
 class ConfirmStart(TypedMessage):
     account: Address
     lease_id: Bytes32
     details_hash: Bytes32
-    nonce: Uint256
-    deadline: Uint256
-
-
-class ProposeUpdate(TypedMessage):
-    account: Address
-    lease_id: Bytes32
-    spec_hash: Bytes32
-    rate_uusd: Uint256
-    seq: Uint256
-    nonce: Uint256
-    deadline: Uint256
-
-
-class AcceptUpdate(TypedMessage):
-    account: Address
-    lease_id: Bytes32
-    spec_hash: Bytes32
-    rate_uusd: Uint256
-    seq: Uint256
     nonce: Uint256
     deadline: Uint256
 
@@ -210,6 +197,38 @@ class Close(TypedMessage):
     deadline: Uint256
 
 
+# lease_moves
+
+
+class ProposeUpdate(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    spec_hash: Bytes32
+    rate_uusd: Uint256
+    duration_s: Uint256
+    seq: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
+class AcceptUpdate(TypedMessage):
+    account: Address
+    lease_id: Bytes32
+    spec_hash: Bytes32
+    rate_uusd: Uint256
+    duration_s: Uint256
+    seq: Uint256
+    nonce: Uint256
+    deadline: Uint256
+
+
 class Resign(TypedMessage):
+    lease_id: Bytes32
+    term: Uint32
+
+
+class Accept(TypedMessage):
+    """A stand-in takes a vacant lease: `term` is the next one."""
+
     lease_id: Bytes32
     term: Uint32
