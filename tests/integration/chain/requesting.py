@@ -211,9 +211,7 @@ async def open_requesting(url: str, dsn: str, folder: Path) -> AsyncIterator[Req
         follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
         await follower.begin()
         signer = TransactionSigner([OPERATOR, *SENDERS])
-        sender = OutboxSender(
-            client, database.chain, signer, chain_id=record.chain_id, depth=DEPTH, stuck_s=STUCK_S
-        )
+        sender = OutboxSender(client, database.chain, signer, chain_id=record.chain_id, depth=DEPTH, stuck_s=STUCK_S)
         config = SettlementConfig(
             record.chain_id,
             OPERATOR.address,

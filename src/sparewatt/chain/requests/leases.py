@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparewatt.chain.money.settlement_contract import SETTLEMENT, settlement_token
 from sparewatt.chain.requests.context import RequestContext
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.evm.model import bytes_of
@@ -75,8 +74,7 @@ class LeaseHandler(RequestHandler):
         wanted = row.micro - int(await context.view(escrow, "owed", row.address))
         if wanted <= 0:
             return []
-        token = await settlement_token(context.client, context.contracts[SETTLEMENT])
-        missing = wanted - int(await context.view(token, "balanceOf", row.address))
+        missing = wanted - int(await context.view(await context.token(), "balanceOf", row.address))
         hold = await context.database.credit_holds.find(row.id)
         is_held = hold is not None and hold.nano >= missing * NANO_PER_MICRO
         if missing > 0 and is_held and not context.test_money:

@@ -19,7 +19,7 @@ ROW = ChainRequestRow("order:1", ChainRequestKind.ORDER, AccountId("acc_a"), HER
 
 
 def test_every_kind_of_a_renter_has_its_call() -> None:
-    kinds = "ORDER REOPEN CANCEL PAUSE RESUME CLOSE TOP_UP UPDATE".split()
+    kinds = ["ORDER", "REOPEN", "CANCEL", "PAUSE", "RESUME", "CLOSE", "TOP_UP", "UPDATE"]
     assert set(SIGNED_CALLS) == {ChainRequestKind[kind] for kind in kinds}
     assert {kind for kind, call in SIGNED_CALLS.items() if call.is_paid} == {
         ChainRequestKind.ORDER,

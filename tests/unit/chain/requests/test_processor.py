@@ -26,9 +26,7 @@ from sparewatt.store.chain_requests import (
 from sparewatt.store.request_params import ChainRequestKind, LeaseParams
 
 A, B = "0x" + "a" * 40, "0x" + "b" * 40
-ASKED = ChainRequestRow(
-    "pause:1", ChainRequestKind.PAUSE, AccountId("acc_a"), A, 0, LeaseParams("0x" + "11" * 32)
-)
+ASKED = ChainRequestRow("pause:1", ChainRequestKind.PAUSE, AccountId("acc_a"), A, 0, LeaseParams("0x" + "11" * 32))
 DECIDED = replace(ASKED, state=ChainRequestState.DECIDED)
 CALL = ContractCall(B, b"\1\2\3\4", gas_limit=77)
 
