@@ -33,8 +33,8 @@ from sparewatt.protocol.link.frames import NodeKeyRequest
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.chain import ChainIndexRow
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, NewChainRequest
+from sparewatt.store.credit_holds import CreditHoldRow
 from sparewatt.store.database import Database
-from sparewatt.store.pockets import CreditHoldRow
 from sparewatt.store.providers import ProviderRow, ProviderState, ProviderStatus
 from sparewatt.store.request_params import ChainRequestKind, ProviderParams, RegisterParams, StatusParams
 
@@ -189,15 +189,7 @@ class ProviderService:
         if source == "earnings":
             await self.claim(request.account_id)
             return
-        hold = CreditHoldRow(
-            id=request.id,
-            purpose="request",
-            account_id=request.account_id,
-            address=request.address,
-            promo_nano=Nano(0),
-            paid_nano=Nano(0),
-            epoch=None,
-        )
+        hold = CreditHoldRow(request.id, "request", request.account_id, request.address)
         if await self.database.credit_holds.hold(hold, with_promo=self.is_test_money, nano=nano) is None:
             raise InsufficientCredits(
                 f"Your credits do not cover ${format_usd(nano)}. 'sparewatt credits' shows what you have."

@@ -43,7 +43,7 @@ class LocalProviders:
         if failures := [text for text in results if text is not None]:
             self.notify(f"Leases: {failures[0]} 'sparewatt providers register NODE' tries again.")
         elif node_ids:
-            self.notify(f"{len(node_ids)} nodes are registered for leases, each with a bond of ${BOND_USD}.")
+            self.notify(f"{len(node_ids)} nodes are registered as providers of leases, each with its own bond.")
 
     async def _register(self, node_id: NodeId) -> str | None:
         """Why it failed; None if the node is registered and bonded."""

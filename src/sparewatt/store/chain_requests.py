@@ -59,6 +59,17 @@ class ChainRequestRow(NewChainRequest):
 
 
 @dataclass(frozen=True, slots=True)
+class InsertLimit:
+    """At most so many requests of one kind by one account within so many seconds."""
+
+    requests: int
+    seconds: float
+
+
+NO_LIMIT = InsertLimit(requests=2**31 - 1, seconds=0)
+
+
+@dataclass(frozen=True, slots=True)
 class OutboxCall:
     business_id: str
     recipient: str
@@ -76,11 +87,14 @@ class SentCall:
 
 
 class ChainRequestStore(Store):
-    async def insert(self, new: NewChainRequest) -> bool:
-        """False, and nothing changes, if there is one of this id or the account has too many open."""
-        params = encode_params(new.kind, new.params)
+    async def insert(self, new: NewChainRequest, *, limit: InsertLimit | None = None) -> bool:
+        """False, and nothing changes, if there is one of this id, or the account has too many open or of this kind."""
+        params, limit = encode_params(new.kind, new.params), limit or NO_LIMIT
         values = (new.id, new.kind.value, new.account_id, new.address, new.micro, params)
-        return await self._pool.value("ask_of_chain", *values, OPEN_REQUESTS_MAX) is not None
+        limits = (OPEN_REQUESTS_MAX, limit.requests, limit.seconds)
+        async with self._pool.transaction() as connection:
+            await connection.execute(sql("lock_chain_requests_of"), new.account_id)
+            return await connection.fetchval(sql("ask_of_chain"), *values, *limits) is not None
 
     def inserted(self) -> AbstractAsyncContextManager[asyncio.Event]:
         """An event that each new request sets, whichever process inserts it."""
@@ -93,10 +107,6 @@ class ChainRequestStore(Store):
 
     async def find(self, request_id: str) -> ChainRequestRow | None:
         return await self._pool.row_as(_request_row, "find_chain_request", request_id)
-
-    async def count_since(self, account: AccountId, kind: ChainRequestKind, *, seconds: float) -> int:
-        """Requests of this kind that the account made in the last `seconds`."""
-        return int(await self._pool.value("count_chain_requests_since", account, kind.value, seconds))
 
     async def count_finished(self, address: str, kind: ChainRequestKind) -> int:
         """Requests of this kind whose calls the address signs, and that have ended."""

@@ -97,6 +97,10 @@ class PocketStore(Store):
         rows = await self._pool.rows("address_owners", list(addresses))
         return {row["address"]: AddressOwner(AccountId(row["account_id"]), row["is_held"]) for row in rows}
 
+    async def payable_micro(self, address: str) -> int:
+        """What the address can pay into the escrow without credits, by final events."""
+        return int(await self._pool.value("payable_from_pockets", address))
+
     async def book(
         self,
         event_id: str,

@@ -1,8 +1,10 @@
 // Written by `make api-types` from the gateway's types.
 // Do not edit: change src/sparewatt/protocol/api/.
 
+export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
 export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type ChosenStatus = "active" | "left" | "maintenance";
 export type FailureCauseName = "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "overclaimed" | "protocol" | "timed_out";
 export type HistoryKind = "error" | "model" | "network";
 export type HistorySpan = "1h" | "24h" | "30d";
@@ -12,6 +14,7 @@ export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
 export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
 export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
 export type RoleName = "operator" | "owner" | "user";
@@ -102,6 +105,14 @@ export interface AttemptEarningsList {
   object: "list";
   data: AttemptEarnings[];
   next: string | null;
+}
+
+export interface BondBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+  source?: BondSource;
 }
 
 /** How much a key may spend in each period, once exactly in nano-dollars and once as a decimal string. */
@@ -1273,6 +1284,43 @@ export interface PrincipalInfo {
   csrf_token?: string;
 }
 
+export interface Provider {
+  id: string;
+  node: string;
+  name: string;
+  held: boolean;
+  status: ProviderStatusName;
+  offers_leases: boolean;
+  bond_usd: string;
+  bond_nano: number;
+  free_usd: string;
+  free_nano: number;
+  locked_usd: string;
+  locked_nano: number;
+  unbonding_usd: string;
+  unbonding_nano: number;
+}
+
+/** The result of an act. */
+export interface ProviderChanged {
+  changed: boolean;
+  request: ProviderRequest | null;
+  provider: Provider;
+}
+
+export interface ProviderList {
+  object: "list";
+  data: Provider[];
+}
+
+/** What was asked of the chain. */
+export interface ProviderRequest {
+  id: string;
+  kind: string;
+  state: string;
+  tx: string | null;
+}
+
 /** Counts only grow, so that a client computes rates from two replies with the same `instance`. */
 export interface Pulse {
   object: "pulse";
@@ -1357,6 +1405,10 @@ export interface ReadinessCause {
 export interface RegionNodes {
   region: string;
   nodes: Partial<Record<NodeStateName, number>>;
+}
+
+export interface RegisterBody {
+  node: string;
 }
 
 export interface ResponseCompaction {
@@ -1492,6 +1544,11 @@ export interface SignupBody {
   invite?: string | null;
 }
 
+export interface StatusBody {
+  status: ChosenStatus;
+  id?: string | null;
+}
+
 export interface TableEntry {
   id: number;
   name: string;
@@ -1542,6 +1599,14 @@ export interface TreasuryReply {
   data: TreasuryBalance;
 }
 
+/** How much bond to take out. */
+export interface UnbondBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+}
+
 /** The last year of a node; days without any record are left out. */
 export interface UptimeCalendar {
   object: "list";
@@ -1572,6 +1637,20 @@ export interface VersionInfo {
   version: string;
   api: "v1";
   link_protocol: number;
+}
+
+export interface WalletBody {
+  node: string;
+  wallet: string;
+}
+
+/** A transaction for the owner's own wallet to send. It registers the node as this wallet's provider. */
+export interface WalletTransactionReply {
+  chain_id: number;
+  sender: string;
+  to: string;
+  data: string;
+  value: string;
 }
 
 /** The gateway's own release as a Python wheel. */

@@ -131,4 +131,3 @@ class ExitWorker:
 
     async def _enqueue(self, business_id: str, call: ContractCall) -> None:
         await enqueue(self.database.chain, call, business_id=business_id, sender=self.operator)
-

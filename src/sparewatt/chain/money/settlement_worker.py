@@ -20,7 +20,7 @@ from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.chain.requests.processor import ChainRequestProcessor
 from sparewatt.chain.requests.providers import provider_handlers
 from sparewatt.chain.requests.withdrawals import withdrawal_handlers
-from sparewatt.chain.senders import SenderPool
+from sparewatt.chain.senders import STUCK_S, SenderPool
 from sparewatt.core.clock import Clock
 from sparewatt.core.log import Logger
 from sparewatt.evm.contract_abi import Contracts
@@ -45,6 +45,7 @@ class SettlementConfig:
     """The beginning of the chain's genesis hash."""
     senders: tuple[str, ...] = ()
     """Keys beside the operator's that relay requests."""
+    stuck_s: float = STUCK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def make_settlement_worker(
         **provider_handlers(context),
         **withdrawal_handlers(context),
     }
-    senders = SenderPool(client, store, (*config.senders, config.operator))
+    senders = SenderPool(client, store, (*config.senders, config.operator), config.stuck_s)
     return SettlementWorker(
         deliveries=[
             EventDelivery(store, "books", MONEY_EVENTS, config.depth, poster.handle),

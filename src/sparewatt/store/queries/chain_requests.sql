@@ -1,19 +1,22 @@
+-- name: lock_chain_requests_of
+-- Of two requests of an account at once, the second counts the first.
+SELECT pg_advisory_xact_lock(hashtextextended('chain_requests:' || $1, 0))
+
 -- name: ask_of_chain
--- Inserts nothing if the request exists, or if the account has too many open. Wakes the chain's process.
+-- Inserts nothing if the request exists, or if the account has too many open or of this kind in the last time. Wakes the
+-- chain's process.
 WITH asked AS (
     INSERT INTO chain_requests (id, kind, account_id, address, micro, params)
     SELECT $1::text, $2::text, $3::text, $4::text, $5::bigint, $6::jsonb
     WHERE (SELECT count(*) FROM chain_requests WHERE account_id = $3 AND state IN ('asked', 'decided')) < $7
+        AND (SELECT count(*) FROM chain_requests WHERE account_id = $3 AND kind = $2
+            AND asked_at > now() - make_interval(secs => $9)) < $8
     ON CONFLICT (id) DO NOTHING RETURNING id)
 SELECT id, pg_notify('chain_requests', '') FROM asked
 
 -- name: find_chain_request
 SELECT id, kind, account_id, address, micro, params, state, step, more_steps, reason, tx, result
 FROM chain_requests WHERE id = $1
-
--- name: count_chain_requests_since
-SELECT count(*) FROM chain_requests
-WHERE account_id = $1 AND kind = $2 AND asked_at > now() - make_interval(secs => $3)
 
 -- name: count_finished_chain_requests
 SELECT count(*) FROM chain_requests WHERE address = $1 AND kind = $2 AND state IN ('done', 'failed')

@@ -8,6 +8,11 @@ JOIN (SELECT DISTINCT * FROM unnest($1::text[], $2::text[])) AS wanted (pocket, 
     ON p.pocket = wanted.pocket AND p.id = wanted.id
 ORDER BY p.pocket, p.id FOR UPDATE OF p
 
+-- name: payable_from_pockets
+-- What a deposit into the escrow draws on before credits: what the escrow owes the address, and the tokens there.
+SELECT coalesce(sum(micro), 0) FROM chain_pockets
+WHERE (pocket, id) IN (('owed', 'escrow:' || $1::text), ('wallet', $1::text))
+
 -- name: set_pocket
 INSERT INTO chain_pockets (pocket, id, address, micro) VALUES ($1, $2, $3, $4)
 ON CONFLICT (pocket, id) DO UPDATE SET micro = excluded.micro
