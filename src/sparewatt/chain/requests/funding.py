@@ -1,7 +1,7 @@
 """Credits that were held for a request become tokens at the account's address, for a lease's deposit or a bond.
 
-With test money the faucet mints what is missing. Elsewhere the amount goes into the next payout root, as earned and spent
-at once, and is claimed when that root is ripe: the request waits until then.
+With test money the faucet mints what is missing. Elsewhere the amount goes into the next payout root, as earned and
+spent at once, and is claimed when that root is ripe: the request waits until then.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class WithdrawHandler(RequestHandler):
 
 @dataclass(frozen=True, slots=True)
 class ExitHandler(RequestHandler):
-    """Step 0 asks the contract, step 1 waits until it has paid and sends the tokens on to the receiver, if there is one.
+    """Step 0 asks the contract. For a receiver, step 1 waits until it has paid and sends the tokens on.
 
     The tokens are sent by `transferFrom`, which the operator's key alone may call: it has the permit.
     """
