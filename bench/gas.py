@@ -18,7 +18,7 @@ from sparewatt.protocol.contracts.match import Down
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import RENTER, Order, place_order, policy_of
 from tests.evm.machine import Contract, boa_address, now, wait
-from tests.evm.network import OPERATOR, USD, Network, full_network, key
+from tests.evm.network import OPERATOR, ROOT_DELAY_S, USD, Network, full_network, key
 
 GOAL = 1_000_000
 LIFE = ("create_order", "accept_match, 7 votes, 3 candidates", "confirm_start", "close")
@@ -84,16 +84,19 @@ def other_steps(network: Network, meter: Meter) -> None:
     meter.charge("pause", network.orders, "pause", order.order_id, who=renter)
     meter.charge("resume", network.orders, "resume", order.order_id, who=renter)
     network.orders.confirm_start(order.order_id, bytes(32), who=node)
-    change = (order.order_id, b"\6" * 32, USD, 1)
-    meter.charge("propose_update", network.orders, "propose_update", *change, who=renter)
-    meter.charge("accept_update", network.orders, "accept_update", *change, who=node)
+    change = (order.order_id, b"\6" * 32, USD, 3600, 1)
+    meter.charge("propose_update", network.moves, "propose_update", *change, who=renter)
+    meter.charge("accept_update", network.moves, "accept_update", *change, who=node)
     meter.charge("top_up", network.escrow, "top_up", order.order_id, USD, who=renter)
     lease = order.lease
     since = now()
     wait(10)
     votes = network.votes(Down(order.order_id, lease["term"], lease["provider"], since))
     shown = (order.order_id, order.record(book).values(), 17, since, votes, bytes(65))
-    meter.charge("hand_over, DOWN, 7 votes", network.orders, "hand_over", *shown, who=renter)
+    meter.charge("hand_over, DOWN, 7 votes", network.moves, "hand_over", *shown, who=renter)
+    standin = order.record(book).chosen[1].provider
+    claim = (order.order_id, order.record(book).values(), 1, bytes(65))
+    meter.charge("take_over", network.moves, "take_over", *claim, who=standin)
     losing = place_order(network)
     task = losing.task(losing.book({}))
     meter.charge(
@@ -110,6 +113,7 @@ def settlement_steps(network: Network, meter: Meter) -> None:
     tree = settlement_tree(entries)
     post = (0, 1, tree.root, 64, 64 * USD)
     meter.charge("settlement post_root", network.settlement, "post_root", *post, who=OPERATOR)
+    wait(ROOT_DELAY_S)
     claim = (0, 1, entries[5].values(), 5, tree.path(5))
     meter.charge("settlement claim, 64 accounts", network.settlement, "claim", *claim, who=renter)
 

@@ -1,6 +1,6 @@
 # pragma version 0.4.3
 """
-@title What a certificate awards, and how the record of it is hashed
+@title What a certificate awards, what a bid is bonded with, and how the record of a match is hashed
 @notice A match stores one word: the hash of this record. A caller that needs the record passes it as calldata. Pure.
 """
 
@@ -17,11 +17,21 @@ struct Vote:
     signature: Bytes[65]
     history_index: uint256  # where the signer's weight at the stake version is in its history
 
+BID_BOND_S: constant(uint256) = 600
+HOUR_S: constant(uint256) = 3_600
+
 
 @internal
 @pure
 def _record_hash(record: Record) -> bytes32:
     return keccak256(abi_encode(record))
+
+
+@internal
+@pure
+def _bid_bond(max_price_uusd: uint256) -> uint256:
+    """Ten minutes of the order's highest price, whatever the bid: a low price must not make breaking a bid cheap."""
+    return max(1, max_price_uusd * BID_BOND_S // HOUR_S)
 
 
 @internal

@@ -36,12 +36,11 @@ def order_facts(order_id: bytes32) -> IOrders.OrderFacts:
     """
     @notice What a dispute needs to know of an order, in any state.
     @param order_id The order.
-    @return Renter, last attempt, its start, and the highest price.
+    @return Renter, last attempt, and the highest price.
     """
     order: order_book.Order = order_book._load(order_id)
     return IOrders.OrderFacts(
         renter=order.renter,
         attempt=order.attempt,
-        opened_at=order_book.opened_at[order_id][order.attempt],
         max_price_uusd=lease_book._load(order_id).max_rate_uusd,
     )

@@ -31,8 +31,6 @@ TWO_COMMITS: constant(uint256) = 8
 
 DOUBLE_SIGN_BPS: constant(uint256) = 500
 WRONG_VOTE_BPS: constant(uint256) = 5_000
-BID_BOND_S: constant(uint256) = 600  # of the highest price
-HOUR_S: constant(uint256) = 3_600
 
 stakes: public(immutable(IStakeRegistry))
 registry: public(immutable(IProviderRegistry))
@@ -139,10 +137,9 @@ def _punish_voters(
 
 @internal
 def _take_bid_bond(provider: address, order_id: bytes32, attempt: uint32, fault: uint256):
-    """Ten minutes of the order's highest price, whatever was bid: a low price must not make a fault cheap."""
     number: uint256 = convert(attempt, uint256)
     self._once(provider, order_id, number, fault)
     facts: IOrders.OrderFacts = staticcall orders.order_facts(order_id)
-    bid_bond: uint256 = max(1, facts.max_price_uusd * BID_BOND_S // HOUR_S)
+    bid_bond: uint256 = awards._bid_bond(facts.max_price_uusd)
     amount: uint256 = extcall stakes.forfeit_bond(provider, bid_bond, msg.sender, facts.renter)
     log FaultProven(order_id=order_id, culprit=provider, fault=fault, attempt=number, amount=amount)

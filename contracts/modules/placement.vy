@@ -53,8 +53,6 @@ event Wired:
     moves: indexed(address)
 
 NONE_PLACEABLE: constant(uint256) = 99
-BID_BOND_S: constant(uint256) = 600  # of the order's highest price
-HOUR_S: constant(uint256) = 3_600
 
 token: immutable(IERC20)
 deployer: immutable(address)
@@ -212,7 +210,7 @@ def _give(
     wait_s: uint256,
 ) -> bool:
     """False if the provider's bond is less than the bid bond. The answer of `lock` decides, so it is called first."""
-    bid_bond: uint256 = max(1, lease.max_rate_uusd * BID_BOND_S // HOUR_S)
+    bid_bond: uint256 = awards._bid_bond(lease.max_rate_uusd)
     locked: uint256 = extcall sisters.stakes.lock(provider, max(rate_uusd, bid_bond), bid_bond)
     if locked == 0:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.evm.machine import now
 from tests.evm.network import USD, Network, Provider, Validator, key
 
 RENTER = key(1)
+STRANGER = key(61).address
 
 
 def policy_of(**changes: Any) -> OrderTerms:
@@ -119,7 +121,7 @@ class Order:
     def lease(self) -> dict[str, Any]:
         names = (
             "provider state position pause_reason resumed term confirm_by running_since paused_at notice_at"
-            " rate max_rate locked duration_left reclaim grace start standin down"
+            " vacated_at rate max_rate locked duration_left reclaim grace start standin down"
         )
         return dict(zip(names.split(), self.network.orders.lease_of(self.order_id), strict=True))
 
@@ -135,8 +137,35 @@ class Order:
 
     def started(self, prices: dict[int, int]) -> BidBook:
         book = self.match(prices)
-        self.network.orders.confirm_start(self.order_id, b"\5" * 32, who=self.provider.node_key.address)
+        self.confirm()
         return book
+
+    def confirm(self) -> None:
+        self.network.orders.confirm_start(self.order_id, b"\5" * 32, who=self.provider.node_key.address)
+
+    def hand_over(
+        self,
+        book: BidBook,
+        reason: int,
+        *,
+        who: str = STRANGER,
+        down_since: int = 0,
+        votes: Iterable[tuple[bytes, int]] = (),
+        signature: bytes = bytes(65),
+        record: CertificateRecord | None = None,
+    ) -> None:
+        shown = (record or self.record(book)).values()
+        self.network.moves.hand_over(self.order_id, shown, reason, down_since, list(votes), signature, who=who)
+
+    def take_over(self, book: BidBook, position: int, *, who: str | None = None, signature: bytes = bytes(65)) -> None:
+        """The stand-in at this position claims the vacant lease, by itself unless told otherwise."""
+        record = self.record(book)
+        claimant = who or record.chosen[position].provider
+        self.network.moves.take_over(self.order_id, record.values(), position, signature, who=claimant)
+
+    @property
+    def bid_bond(self) -> int:
+        return max(1, self.policy.max_price_uusd * 600 // 3600)
 
 
 def place_order(

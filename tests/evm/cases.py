@@ -216,8 +216,9 @@ def walk_one_stream(network: Network, escrow: Contract, orders: str, rng: random
         if act == "stop":
             escrow.stop(lease, at, who=orders)
         elif act == "change_rate":
-            escrow.change_rate(lease, USD, who=orders)
-            model = replace(model, rate_uusd=USD, since=now(), paid_uusd=0)
+            end_at = now() + rng.choice([60, 10**6])
+            escrow.change_rate(lease, USD, end_at, who=orders)
+            model = replace(model, rate_uusd=USD, since=now(), end_at=end_at, paid_uusd=0)
         else:
             escrow.settle(lease)
         if act == "stop" or model.deposit_uusd == 0:

@@ -92,6 +92,10 @@ def events_of(name: str) -> dict[bytes, str]:
     return {keccak(f"{e['name']}({','.join(type_of(i) for i in e['inputs'])})".encode()): e["name"] for e in events}
 
 
+LAST_LOGS: list[tuple[bytes, list[int], bytes]] = []
+"""The logs of the last call that had any, of all contracts: address, topics, data."""
+
+
 class Contract:
     """One deployed contract. `who` sends the transaction; `events` are the contract's own of the last that had any."""
 
@@ -112,6 +116,16 @@ class Contract:
 
         return call
 
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The arguments of this contract's events of the last call that had any, whoever was called."""
+        abi = next(e for e in artifact(self.name)["abi"] if e["type"] == "event" and e["name"] == event)
+        topic = next(topic for topic, name in events_of(self.name).items() if name == event)
+        return [
+            arguments_of(abi["inputs"], topics[1:], data)
+            for who, topics, data in LAST_LOGS
+            if who == bytes.fromhex(self.address[2:]) and topics[0].to_bytes(32, "big") == topic
+        ]
+
     def send(self, function: str, args: tuple[Any, ...], *, who: str, gas: int = GAS) -> Any:
         called = self.functions[function]
         return called.answer(self.raw(called.data(args), who=who, gas=gas))
@@ -123,10 +137,22 @@ class Contract:
         if done.is_error:
             raise Reverted(reason_of(bytes(done.output)))
         if logs := done.get_log_entries():
+            LAST_LOGS[:] = logs
             known, me = events_of(self.name), bytes.fromhex(self.address[2:])
             self.events = [known[topics[0].to_bytes(32, "big")] for who_, topics, _ in logs if who_ == me]
         output: bytes = done.output
         return output
+
+
+def arguments_of(inputs: list[dict[str, Any]], topics: list[int], data: bytes) -> dict[str, Any]:
+    indexed = [entry for entry in inputs if entry["indexed"]]
+    plain = [entry for entry in inputs if not entry["indexed"]]
+    values = decode([type_of(entry) for entry in plain], data)
+    words = (decode([type_of(e)], topic.to_bytes(32, "big"))[0] for e, topic in zip(indexed, topics, strict=True))
+    return {
+        **{entry["name"]: value for entry, value in zip(indexed, words, strict=True)},
+        **{entry["name"]: value for entry, value in zip(plain, values, strict=True)},
+    }
 
 
 def boa_address(address: str) -> Any:

@@ -56,6 +56,7 @@ class Network:
     escrow: Contract
     tasks: Contract
     orders: Contract
+    moves: Contract
     dispute: Contract
     book: Contract
     settlement: Contract
@@ -87,6 +88,12 @@ class Network:
         self.stakes.activate(validator.operator.address)
         return validator
 
+    def add_stake(self, operator: str, amount: int) -> None:
+        """Deposit and wait until it weighs."""
+        self.stakes.deposit(amount, who=operator)
+        wait(ACTIVATE_S)
+        self.stakes.activate(operator)
+
     def join(self, number: int, *, stake: int = MIN_STAKE) -> Validator:
         validator = Validator(key(1000 + number), key(2000 + number))
         operator, vote_key = validator.operator.address, validator.vote_key.address
@@ -109,6 +116,12 @@ class Network:
         self.providers.append(provider)
         self.providers.sort(key=lambda p: p.address)
         return provider
+
+    def set_node_key(self, provider: Provider, node_key: SigningKey) -> None:
+        proof = self.signed(node_key, self.registry, NodeKey(provider.address, node_key.address))
+        self.registry.set_node_key(node_key.address, proof, who=provider.address)
+        place = next(i for i, known in enumerate(self.providers) if known.address == provider.address)
+        self.providers[place] = Provider(provider.owner, node_key)
 
     def votes(self, message: TypedMessage, *, voters: list[Validator] | None = None) -> list[tuple[bytes, int]]:
         """Votes for a message of the match, in ascending order of their signers, as a certificate needs them."""
@@ -149,15 +162,17 @@ def bare_network(*, token: str = "token") -> Network:
     tasks = deploy("task_manager", stakes.address, registry.address, SPACING_S)
     sisters = [contract.address for contract in (registry, stakes, escrow, tasks)]
     orders = deploy("deployment_order", *sisters, coin.address)
+    moves = deploy("lease_moves", orders.address)
     parts = [stakes.address, registry.address, orders.address, tasks.address]
     dispute = deploy("dispute", *parts)
     book = deploy("dispute_book", coin.address, *parts, BOOK_S, BOOK_BOND)
     keys = OPERATOR, GUARDIAN
     settlement = deploy("settlement", coin.address, stakes.address, *keys, ROOT_DELAY_S, EXIT_S, BOOK_S)
-    network = Network(coin, registry, stakes, escrow, tasks, orders, dispute, book, settlement)
+    network = Network(coin, registry, stakes, escrow, tasks, orders, moves, dispute, book, settlement)
     stakes.wire(orders.address, [dispute.address, book.address], who=DEPLOYER)
     escrow.wire(orders.address, who=DEPLOYER)
     tasks.wire(orders.address, who=DEPLOYER)
+    orders.wire(moves.address, who=DEPLOYER)
     return network
 
 

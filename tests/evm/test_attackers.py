@@ -11,7 +11,7 @@ from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import RENTER, Order, place_order
 from tests.evm.machine import Contract, Reverted, refused, rolled_back, wait
 from tests.evm.network import EXIT_S, MAX, MIN_STAKE, OPERATOR, TREASURY, UNBOND_S, USD, Network, full_network, key
-from tests.evm.test_hand_over import NO_START, hand_over
+from tests.evm.test_hand_over import NO_START
 
 PRICES = {0: 2 * USD, 1: USD}
 ALICE = key(91).address
@@ -103,12 +103,12 @@ def test_a_hand_over_is_not_re_entered(order: Order, inner: str) -> None:
     wait(order.policy.start_s + 1)
     if inner == "cancel":
         armed(network, network.orders, "cancel_order", order.order_id)
-        hand_over(order, book, NO_START)
+        order.hand_over(book, NO_START)
         require_one_failed_try(network)
     else:
         armed(network, network.escrow, "top_up", order.order_id, 7)
         with refused("NOT_RECEIVED"):
-            hand_over(order, book, NO_START)
+            order.hand_over(book, NO_START)
     require_solvent(network)
 
 
@@ -128,9 +128,10 @@ def test_a_lease_in_a_token_that_takes_fees_stays_solvent_to_the_end(network: Ne
     order = place_order(network)
     book = order.match(PRICES)
     wait(order.policy.start_s + 1)
-    hand_over(order, book, NO_START)
+    order.hand_over(book, NO_START)
     assert network.escrow.deposit_of(order.order_id) == 10 * USD - USD // 10 + USD - USD // 100
-    network.orders.confirm_start(order.order_id, bytes(32), who=order.provider.address)
+    order.take_over(book, 1)
+    order.confirm()
     wait(3600)
     provider = order.provider.address
     network.orders.close(order.order_id, 1, who=RENTER.address)

@@ -12,7 +12,7 @@ from tests.evm.machine import Reverted, artifact
 from tests.evm.network import USD, Network, key
 
 ATTACKER = key(95).address
-CONTRACTS = ["registry", "stakes", "escrow", "tasks", "orders", "dispute", "book", "settlement", "token"]
+CONTRACTS = ["registry", "stakes", "escrow", "tasks", "orders", "moves", "dispute", "book", "settlement", "token"]
 
 
 TEXTS: dict[str, tuple[Any, Any, Any]] = {

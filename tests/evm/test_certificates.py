@@ -53,7 +53,7 @@ def test_exactly_two_thirds_are_not_enough(network: Network, extra: int, enough:
     """Four of six equal stakes, and the same with a little more."""
     network.stakes.request_unbond(MIN_STAKE, who=network.validators.pop().operator.address)
     for validator in network.validators[:4] if extra else []:
-        network.stakes.deposit(extra, who=validator.operator.address)
+        network.add_stake(validator.operator.address, extra)
         validator.history_index += 1
     order = place_order(network)
     certificate = order.certificate(order.book(PRICES), voters=network.validators[:4])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.market.rule import BidBook, bid_id_of, book_of, commit_of, snapshot_tree
+from sparewatt.market.rule import BidBook, bid_id_of, book_of, snapshot_tree
 from sparewatt.protocol.contracts.match import (
     NO_LEAF,
     Bid,
@@ -22,8 +22,17 @@ from sparewatt.protocol.contracts.merkle import merkle_tree
 from sparewatt.protocol.signing import keccak256
 from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import Order, place_order
-from tests.evm.machine import refused, wait
-from tests.evm.network import ATTEMPT_S, BOOK_BOND, BOOK_S, CHALLENGE_S, INSURANCE, MIN_STAKE, USD, Network, key
+from tests.evm.machine import refused, rolled_back, wait
+from tests.evm.network import (
+    ATTEMPT_S,
+    CHALLENGE_S,
+    INSURANCE,
+    MIN_STAKE,
+    SPACING_S,
+    USD,
+    Network,
+    key,
+)
 
 PRICES = {0: 2 * USD, 1: USD, 2: 3 * USD, 3: 4 * USD}
 CHALLENGER = key(71).address
@@ -84,7 +93,8 @@ def test_a_false_leaf_costs_its_signer_half(order: Order, changes: dict[str, int
     challenge_leaf(order, book, 2)
     assert slashed(order) == MIN_STAKE // 2
     assert order.network.stakes.owed(CHALLENGER) == MIN_STAKE // 20
-    assert order.network.stakes.owed(order.network.providers[2].address) == MIN_STAKE // 5
+    assert order.network.stakes.owed(order.renter.address) == MIN_STAKE // 5
+    assert order.network.stakes.owed(order.network.providers[2].address) == 0  # whom the leaf favoured
     assert order.network.stakes.owed(INSURANCE) == MIN_STAKE // 4
     with refused("ALREADY_PUNISHED"):
         challenge_leaf(order, book, 2)
@@ -227,9 +237,10 @@ def test_leaves_out_of_order_or_twice_are_a_fault(order: Order) -> None:
     for leaves in ([1, 0, 2, 3], [0, 0, 1, 2]):
         shuffled = tuple(honest.leaves[i] for i in leaves)
         book = replace(honest, leaves=shuffled, tree=merkle_tree([struct_hash(leaf) for leaf in shuffled]))
-        task = replace(order.task(book), attempt=leaves[0])
-        order.network.dispute.challenge_order(*accused(order, task), placed(book, 0), placed(book, 1))
-    assert slashed(order) == MIN_STAKE
+        with rolled_back():
+            order.network.dispute.challenge_order(*accused(order, order.task(book)), placed(book, 0), placed(book, 1))
+            assert slashed(order) == MIN_STAKE // 2
+            assert order.network.stakes.owed(order.renter.address) == MIN_STAKE // 5
     for i in range(3):
         with refused("NO_FAULT"):
             order.network.dispute.challenge_order(
@@ -343,6 +354,26 @@ def test_two_snapshots_in_one_round_are_a_fault_for_a_while(network: Network) ->
     future = [replace(s, epoch=2) for s in shots]
     double_sign(network, SNAPSHOT, future, [words(2, 0, s.root, 1, bytes(32)) for s in future])
     assert slashed(order) == MIN_STAKE // 20
+    none = [replace(s, epoch=0) for s in shots]
+    with refused("UNKNOWN_EPOCH"):
+        double_sign(network, SNAPSHOT, none, [words(0, 0, s.root, 1, bytes(32)) for s in none])
+
+
+def test_a_snapshots_double_signer_is_judged_by_its_stake_of_that_time(network: Network) -> None:
+    one, little = network.validators[0], network.stakes.version()
+    wait(1)
+    network.add_stake(one.operator.address, 99 * MIN_STAKE)
+    one.history_index += 1
+    wait(SPACING_S)
+    network.post_snapshot(list(network.profiles))
+    one.history_index -= 1
+    shots = [ReputationSnapshot(network.epoch + 1, 0, bytes([n]) * 32, 1, bytes(32)) for n in (1, 2)]
+    shown = [words(network.epoch + 1, 0, s.root, 1, bytes(32)) for s in shots]
+    a, b = (network.signed(one.vote_key, network.tasks, s) for s in shots)
+    with refused("WRONG_STAKE_VERSION"):
+        network.dispute.prove_double_sign(SNAPSHOT, shown[0], a, shown[1], b, little, 0)
+    network.dispute.prove_double_sign(SNAPSHOT, shown[0], a, shown[1], b, network.stakes.version(), 1)
+    assert network.stakes.validator_of(one.operator.address)[1] == 95 * MIN_STAKE
 
 
 def test_double_signing_is_shown_in_the_right_shape(order: Order) -> None:
@@ -358,183 +389,56 @@ def test_evidence_counts_for_a_time_and_for_known_orders(order: Order) -> None:
     book = with_leaf(order, order.book(PRICES), 2, score=1)
     task = replace(order.task(book), order_id=b"\1" * 32)
     shown: Any = (order.policy.values(), placed(book, 2), [], True)
-    with refused("UNKNOWN_ORDER"):
+    with refused("UNKNOWN_ATTEMPT"):
         order.network.dispute.challenge_leaf(*accused(order, task), *shown)
     wait(ATTEMPT_S + CHALLENGE_S + 1)
     with refused("TOO_LATE"):
         challenge_leaf(order, book, 2)
 
 
-# Books and bidders
+def reopened(order: Order) -> None:
+    """The next attempt, right after the last one ran out."""
+    wait(ATTEMPT_S + 1)
+    order.network.orders.expire_attempt(order.order_id)
+    order.network.orders.reopen(order.order_id, order.policy.values())
+    order.attempt += 1
+    order.stake_version = order.network.stakes.version()
 
 
-def demanded(order: Order, prices: dict[int, int] | None = None) -> BidBook:
-    book = order.match(PRICES if prices is None else prices)
-    order.network.fund(CHALLENGER)
-    order.network.book.demand_book(order.order_id, 0, who=CHALLENGER)
-    return book
-
-
-def publish(order: Order, book: BidBook, *, leaves: int | None = None, who: str = INSURANCE) -> None:
-    shown = [leaf.values() for leaf in book.leaves[:leaves]]
-    order.network.book.publish_book(order.task(book).values(), order.record(book).values(), shown, who=who)
-
-
-def silence(order: Order, book: BidBook, voters: int) -> None:
-    task = order.task(book)
-    votes = order.votes(task, voters=order.network.validators[:voters])
-    order.network.book.punish_silence(task.values(), order.record(book).values(), votes)
-
-
-def test_the_publisher_of_a_book_gets_the_bond(order: Order) -> None:
-    book = demanded(order)
-    with refused("WRONG_COUNT"):
-        publish(order, book, leaves=3)
-    forged = replace(book, leaves=(*book.leaves[:3], replace(book.leaves[3], score=1)))
-    with refused("WRONG_LEAVES"):
-        publish(order, forged)
-    with refused("TOO_EARLY"):
-        silence(order, book, 7)
-    publish(order, book)
-    assert order.network.book.owed(INSURANCE) == BOOK_BOND
-    with refused("ALREADY_PUBLISHED"):
-        publish(order, book)
-    wait(BOOK_S + 1)
-    with refused("ALREADY_PUBLISHED"):
-        silence(order, book, 7)
-
-
-def test_an_unpublished_book_costs_every_signer_half_and_returns_the_bond(order: Order) -> None:
-    book = demanded(order)
-    wait(BOOK_S + 1)
+def test_each_attempt_has_a_time_of_its_own(order: Order) -> None:
+    """A later attempt neither closes the time of an earlier one nor opens it again."""
+    first = replace(order)
+    book = with_leaf(first, first.book(PRICES), 2, score=1)
+    reopened(order)
+    with rolled_back():
+        challenge_leaf(first, book, 2)
+        assert slashed(order) == MIN_STAKE // 2
+    wait(CHALLENGE_S)
     with refused("TOO_LATE"):
-        publish(order, book)
-    silence(order, book, 7)
-    stakes = [order.network.stakes.validator_of(v.operator.address)[1] for v in order.network.validators]
-    assert stakes == [MIN_STAKE // 2] * 7
-    assert order.network.book.owed(CHALLENGER) == BOOK_BOND
+        challenge_leaf(first, book, 2)
+    challenge_leaf(order, with_leaf(order, order.book(PRICES), 2, score=1), 2)
 
 
-def test_the_bond_comes_back_also_when_it_is_too_late_to_punish(order: Order) -> None:
-    book = demanded(order)
-    wait(2 * BOOK_S + 1)
-    with refused("TOO_LATE"):
-        silence(order, book, 7)
-    silence(order, book, 0)
-    silence(order, book, 0)
-    assert order.network.book.owed(CHALLENGER) == BOOK_BOND
-
-
-def test_a_book_is_demanded_once_in_time_of_an_accepted_match(order: Order) -> None:
-    network = order.network
-    network.fund(CHALLENGER)
-    with refused("NOT_ACCEPTED"):
-        network.book.demand_book(order.order_id, 0, who=CHALLENGER)
-    book = order.match(PRICES)
-    with refused("NOT_DEMANDED"):
-        publish(order, book)
-    other = replace(order.record(book), round=1)
-    with refused("WRONG_RECORD"):
-        network.book.publish_book(order.task(book).values(), other.values(), [])
-    with refused("WRONG_TASK"):
-        network.book.publish_book(replace(order.task(book), bid_count=9).values(), order.record(book).values(), [])
-    network.book.demand_book(order.order_id, 0, who=CHALLENGER)
-    with refused("ALREADY_DEMANDED"):
-        network.book.demand_book(order.order_id, 0, who=CHALLENGER)
-    wait(CHALLENGE_S + 1)
-    with refused("TOO_LATE"):
-        network.book.demand_book(order.order_id, 0, who=CHALLENGER)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 64, 128, 129, 255])
-def test_a_book_of_any_size_is_recomputed_on_chain(order: Order, count: int) -> None:
-    leaves = tuple(replace(EMPTY_LEAF, provider=f"0x{n + 1:040x}", price_uusd=1, status=1) for n in range(count))
-    book = book_of(order.order_id, leaves)
-    task = order.task(book)
-    order.network.tasks.accept_no_match(task.values(), 0, order.votes(task))
-    order.network.fund(CHALLENGER)
-    order.network.book.demand_book(order.order_id, 0, who=CHALLENGER)
-    publish(order, book)
-
-
-def forfeit(order: Order, book: BidBook, number: int, *, lists: int = 7, spots: list[int], **kwargs: Any) -> None:
-    network, provider = order.network, order.network.providers[number]
-    bid = order.bid(provider, 5)
-    commit = commit_of(bid)
-    ids = tuple(sorted([commit.bid_id, b"\1" * 32])) if kwargs.get("named", True) else (b"\1" * 32,)
-    listed = CommitList(order.order_id, order.attempt, ids)
-    voters = network.validators[:lists][:: kwargs.get("step", 1)]
-    shown = [(ids, network.signed(v.vote_key, network.tasks, listed), 0) for v in voters]
-    signer = kwargs.get("signer", provider.node_key)
-    record = kwargs.get("record", order.record(book))
-    network.book.forfeit_bid(
-        kwargs.get("task", order.task(book)).values(),
-        record.values(),
-        provider.address,
-        commit.bid_id,
-        network.signed(signer, network.tasks, commit),
-        shown,
-        [placed(book, i) for i in spots],
-        who=CHALLENGER,
-    )
-
-
-def test_a_certified_bid_that_was_not_revealed_costs_the_bid_bond(order: Order) -> None:
-    book = order.match({0: USD, 2: 2 * USD})
-    provider, free = (
-        order.network.providers[1].address,
-        order.network.stakes.free_bond(order.network.providers[1].address),
-    )
-    for kwargs, reason in (
-        ({"lists": 4}, "NO_QUORUM"),
-        ({"named": False}, "NOT_LISTED"),
-        ({"step": -1}, "LISTS_NOT_ASCENDING"),
-        ({"signer": key(5)}, "NOT_SIGNED_BY_NODE_KEY"),
-        ({"record": replace(order.record(book), round=1)}, "WRONG_RECORD"),
-        ({"task": replace(order.task(book), bid_count=9)}, "WRONG_TASK"),
-        ({"task": replace(order.task(book), attempt=1)}, "WRONG_ATTEMPT"),
-    ):
-        with refused(reason):
-            forfeit(order, book, 1, spots=[0, 1], **kwargs)
-    forfeit(order, book, 1, spots=[0, 1])
-    bid_bond = 3 * USD // 6
-    assert order.network.stakes.free_bond(provider) == free - bid_bond
-    assert order.network.stakes.owed(CHALLENGER) == bid_bond // 2
-    with refused("ALREADY_PUNISHED"):
-        forfeit(order, book, 1, spots=[0, 1])
-
-
-def test_a_revealed_bid_is_not_forfeited(order: Order) -> None:
-    book = order.match(PRICES)
-    for spots in ([], [0], [1], [0, 1], [1, 2], [0, 2]):
-        with refused("NOT_ABSENT"):
-            forfeit(order, book, 1, spots=spots)
-
-
-def two_commits(order: Order, *, attempt: int = 0, same: bool = False, signer: Any = None) -> None:
-    network, provider = order.network, order.network.providers[1]
-    commits = [commit_of(order.bid(provider, price)) for price in ((5, 5) if same else (5, 6))]
-    signatures = [network.signed(signer or provider.node_key, network.tasks, c) for c in commits]
-    ids = [c.bid_id for c in commits]
-    network.book.prove_two_commits(order.order_id, attempt, provider.address, ids, *signatures, who=CHALLENGER)
-
-
-def test_two_commits_cost_the_bid_bond(order: Order) -> None:
-    with refused("SAME_MESSAGE"):
-        two_commits(order, same=True)
-    with refused("WRONG_ATTEMPT"):
-        two_commits(order, attempt=1)
-    with refused("NOT_SIGNED_BY_NODE_KEY"):
-        two_commits(order, signer=key(5))
-    two_commits(order)
-    assert order.network.stakes.owed(CHALLENGER) == 3 * USD // 12
-    with refused("ALREADY_PUNISHED"):
-        two_commits(order)
-
-
-def test_a_bid_bond_is_taken_as_far_as_it_is_there(order: Order) -> None:
-    provider = order.network.providers[1].address
-    free = order.network.stakes.free_bond(provider)
-    order.network.stakes.unbond_bond(free - 7, who=provider)
-    two_commits(order)
-    assert order.network.stakes.bond_of(provider)[:3] == (7, 0, free - 7 - 3 * USD // 6)
+def test_a_culprit_does_not_report_itself_where_it_had_little_stake(order: Order) -> None:
+    """Else a validator that has grown pays a share of its first stake, and is out of reach for all others."""
+    network, one = order.network, order.network.validators[0]
+    little = order.stake_version
+    wait(1)
+    network.add_stake(one.operator.address, 99 * MIN_STAKE)
+    wait(1)
+    grown = place_order(network)
+    lists = [CommitList(grown.order_id, 0, ids) for ids in ((b"\1" * 32,), (b"\2" * 32,))]
+    shown = [list_words(grown, each.bid_ids) for each in lists]
+    signatures = [network.signed(one.vote_key, network.tasks, each) for each in lists]
+    evidence = (COMMIT_LIST, shown[0], signatures[0], shown[1], signatures[1])
+    with refused("WRONG_STAKE_VERSION"):
+        network.dispute.prove_double_sign(*evidence, little, 0)
+    book = with_leaf(grown, grown.book(PRICES), 2, score=1)
+    dummy = replace(grown.task(book), stake_version=little)
+    proof = profile_proof(network, book.leaves[2].provider)
+    with refused("WRONG_STAKE_VERSION"):
+        network.dispute.challenge_leaf(
+            *accused(grown, dummy), grown.policy.values(), placed(book, 2), proof, False, who=CHALLENGER
+        )
+    network.dispute.prove_double_sign(*evidence, grown.stake_version, 1)
+    assert network.stakes.validator_of(one.operator.address)[1] == 95 * MIN_STAKE

@@ -10,8 +10,8 @@ import pytest
 from sparewatt.protocol.contracts.match import order_id_of
 from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import RENTER, Order, place_order, policy_of
-from tests.evm.machine import now, refused, wait
-from tests.evm.network import ATTEMPT_S, CHAIN_ID, GUARDIAN, USD, Network, bare_network, key
+from tests.evm.machine import CHAIN_ID, deploy, now, refused, wait
+from tests.evm.network import ATTEMPT_S, DEPLOYER, GUARDIAN, USD, Network, bare_network, key
 
 OPEN, MATCHED, UNMATCHED, CLOSED, EXPIRED = range(1, 6)
 PENDING, UNPLACED = 1, 4
@@ -163,17 +163,44 @@ def test_the_last_attempt_ends_the_order_with_a_refund(network: Network) -> None
 
 def test_attempts_and_time_run_out(network: Network) -> None:
     order = place_order(network, max_attempts=1)
-    task = order.task(order.book({}))
-    network.tasks.accept_no_match(task.values(), 0, order.votes(task))
+    no_match(order)
+    with refused("ORDER_NOT_EXPIRED"):
+        network.orders.expire_attempt(order.order_id)
     network.orders.reopen(order.order_id, order.policy.values())
     order.attempt = 1
-    task = order.task(order.book({}))
-    network.tasks.accept_no_match(task.values(), 0, order.votes(task))
+    no_match(order)
     with refused("NO_ATTEMPT_LEFT"):
         network.orders.reopen(order.order_id, order.policy.values())
-    wait(86_401)
     network.orders.expire_attempt(order.order_id)
     assert order.state == EXPIRED
+    assert network.escrow.owed(RENTER.address) == 10 * USD
+
+
+def no_match(order: Order) -> None:
+    task = order.task(order.book({}))
+    order.network.tasks.accept_no_match(task.values(), 0, order.votes(task))
+
+
+def test_the_renter_reopens_beyond_the_automatic_attempts(network: Network) -> None:
+    order = place_order(network, max_attempts=0)
+    no_match(order)
+    network.orders.reopen(order.order_id, order.policy.values(), who=RENTER.address)
+    order.attempt = 1
+    order.match({0: USD})
+    assert order.state == MATCHED
+
+
+def test_each_attempt_keeps_the_time_of_its_own_opening(order: Order) -> None:
+    orders = order.network.orders
+    first = now()
+    no_match(order)
+    wait(50)
+    orders.reopen(order.order_id, order.policy.values())
+    assert [orders.opened_at(order.order_id, attempt) for attempt in range(3)] == [first, first + 50, 0]
+    order.attempt = 1
+    wait(ATTEMPT_S)
+    order.match({0: USD})
+    assert order.state == MATCHED
 
 
 def test_an_expired_order_is_not_reopened(order: Order) -> None:
@@ -184,19 +211,57 @@ def test_an_expired_order_is_not_reopened(order: Order) -> None:
         order.network.orders.reopen(order.order_id, order.policy.values())
 
 
-@pytest.mark.parametrize("why", ["suspended", "unbonded"])
-def test_a_candidate_that_cannot_serve_is_passed_over(order: Order, why: str) -> None:
-    """It cannot void the certificate by spending its bond or leaving."""
+@pytest.mark.parametrize("why", ["suspended", "bondless"])
+def test_a_candidate_that_cannot_be_placed_is_passed_over(order: Order, why: str) -> None:
     network = order.network
     winner = network.providers[1]
     if why == "suspended":
         network.registry.suspend(winner.address, bytes(32), who=GUARDIAN)
     else:
-        network.stakes.unbond_bond(network.stakes.free_bond(winner.address), who=winner.address)
+        empty_bond(network, winner.address, leave=order.bid_bond - 1)
     order.match({0: 2 * USD, 1: USD})
+    (skipped,) = network.orders.logged("CandidateSkipped")
+    assert (skipped["provider"], skipped["suspended"]) == (winner.address, why == "suspended")
     assert order.lease["provider"] == network.providers[0].address
     assert order.lease["position"] == 1
-    assert order.lease["confirm_by"] == now() + order.policy.standin_s
+    assert order.lease["confirm_by"] == now() + order.policy.start_s
+
+
+def empty_bond(network: Network, provider: str, *, leave: int) -> None:
+    """As a forfeited bid bond of another order does it."""
+    excess = sum(network.stakes.bond_of(provider)[:3]) - leave
+    network.stakes.forfeit_bond(provider, excess, GUARDIAN, GUARDIAN, who=network.book.address)
+
+
+@pytest.mark.parametrize("how", ["maintenance", "left", "unbonding", "one unit more than the bid bond"])
+def test_a_candidate_is_bound_by_its_bid(order: Order, how: str) -> None:
+    """It cannot void the certificate by leaving after its bid."""
+    network = order.network
+    winner = network.providers[1].address
+    if how == "maintenance":
+        network.registry.set_status(3, who=winner)
+    elif how == "left":
+        network.registry.set_status(5, who=winner)
+    elif how == "unbonding":
+        network.stakes.unbond_bond(network.stakes.free_bond(winner), who=winner)
+    else:
+        empty_bond(network, winner, leave=order.bid_bond)
+    order.match({0: 2 * USD, 1: USD})
+    assert order.lease["provider"] == winner
+    locked = order.bid_bond if how.startswith("one") else USD
+    assert order.lease["locked"] == network.stakes.bond_of(winner)[1] == locked
+
+
+@pytest.mark.parametrize(("price", "locked"), [(1, 3 * USD // 6), (USD // 2 + 1, USD // 2 + 1), (3 * USD, 3 * USD)])
+def test_an_hour_of_pay_is_locked_and_at_least_the_bid_bond(order: Order, price: int, locked: int) -> None:
+    order.match({0: price})
+    assert order.lease["locked"] == order.network.stakes.bond_of(order.provider.address)[1] == locked
+
+
+def test_the_smallest_order_still_locks_something(network: Network) -> None:
+    order = place_order(network, max_price_uusd=1)
+    order.match({0: 1})
+    assert order.lease["locked"] == 1
 
 
 def test_a_match_that_can_be_placed_nowhere_leaves_the_order_unmatched(order: Order) -> None:
@@ -222,7 +287,8 @@ def test_only_the_order_contract_moves_the_escrow(network: Network) -> None:
         ("open", (lease, me, 1)),
         ("start", (lease, me, 1, 1)),
         ("stop", (lease, 1)),
-        ("change_rate", (lease, 1)),
+        ("change_rate", (lease, 1, 1)),
+        ("pay", (lease, me, 1)),
         ("credit", (lease, 1)),
         ("refund", (lease,)),
     ):
@@ -230,3 +296,52 @@ def test_only_the_order_contract_moves_the_escrow(network: Network) -> None:
             network.escrow.send(name, arguments, who=me)
     with refused("NOT_ESCROW"):
         network.orders.on_empty(lease, who=me)
+
+
+def test_only_the_contract_of_moves_moves_a_lease(network: Network) -> None:
+    lease = b"\1" * 32
+    me = key(5).address
+    for name, arguments in (
+        ("vacate", (lease, 16, 0, True, 2)),
+        ("place", (lease, me, 1, 1)),
+        ("apply_update", (lease, lease, 1, 60)),
+    ):
+        with refused("NOT_MOVES"):
+            network.orders.send(name, arguments, who=me)
+
+
+def test_the_contract_of_moves_is_named_once_by_the_deployer(network: Network) -> None:
+    with refused("NOT_DEPLOYER"):
+        network.orders.wire(network.moves.address)
+    with refused("ALREADY_WIRED"):
+        network.orders.wire(network.moves.address, who=DEPLOYER)
+    sisters = [c.address for c in (network.registry, network.stakes, network.escrow, network.tasks, network.token)]
+    with refused("ZERO_ADDRESS"):
+        deploy("deployment_order", *sisters, who=DEPLOYER).wire("0x" + "0" * 40, who=DEPLOYER)
+
+
+def test_a_refund_pays_for_the_next_order(network: Network) -> None:
+    first = place_order(network, deposit=10 * USD)
+    network.orders.cancel_order(first.order_id, who=RENTER.address)
+    before = network.token.balanceOf(RENTER.address)
+    network.token.approve(network.escrow.address, 0, who=RENTER.address)
+    arguments = (policy_of().values(), b"\3" * 32, 7 * USD, now() + 100, 0)
+    second = network.orders.create_order(*arguments, who=RENTER.address)
+    assert network.escrow.deposit_of(second) == 7 * USD
+    assert network.escrow.owed(RENTER.address) == 3 * USD
+    assert network.token.balanceOf(RENTER.address) == before
+    network.token.approve(network.escrow.address, 2 * USD, who=RENTER.address)
+    network.escrow.top_up(second, 5 * USD, who=RENTER.address)
+    assert network.escrow.deposit_of(second) == 12 * USD
+    assert network.escrow.owed(RENTER.address) == 0
+    assert network.token.balanceOf(RENTER.address) == before - 2 * USD
+    assert network.escrow.held() == 12 * USD
+
+
+def test_nobody_spends_what_another_is_owed(network: Network) -> None:
+    first = place_order(network, deposit=10 * USD)
+    network.orders.cancel_order(first.order_id, who=RENTER.address)
+    stranger = key(5)
+    other = place_order(network, deposit=USD, renter=stranger)
+    network.escrow.top_up(other.order_id, USD, who=stranger.address)
+    assert network.escrow.owed(RENTER.address) == 10 * USD

@@ -38,10 +38,73 @@ def test_nobody_claims_a_node_whose_key_did_not_agree(network: Network) -> None:
         network.registry.register(CLAIMS, NODE.address, signature, who=AUDITOR.address)
 
 
-@pytest.mark.parametrize("claims", [(1, 32, 3, 4, 8, 1, b"\1" * 32), (1, 2, 3, 4, 0, 1, b"\1" * 32)])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        (1, 32, 3, 4, 8, 1, b"\1" * 32),
+        (1, 2, 3, 4, 0, 1, b"\1" * 32),  # a GPU model without a GPU
+        (1, 2, 3, 0, 1, 1, b"\1" * 32),  # a GPU of no model
+    ],
+)
 def test_impossible_claims_are_refused(network: Network, claims: tuple[object, ...]) -> None:
     with refused("BAD_CLAIMS"):
         network.registry.register(claims, *proof(network, NEWCOMER.address, NODE), who=NEWCOMER.address)
+
+
+def test_a_machine_without_a_gpu_registers(network: Network) -> None:
+    claims = (1, 2, 3, 0, 0, 1, b"\1" * 32)
+    network.registry.register(claims, *proof(network, NEWCOMER.address, NODE), who=NEWCOMER.address)
+    network.registry.set_status(ACTIVE, who=NEWCOMER.address)
+    assert network.registry.claims_of(NEWCOMER.address) == claims
+
+
+def test_a_node_key_serves_one_provider_for_ever(network: Network) -> None:
+    """One machine does not bid twice, not even after it has left or changed its key."""
+    register(network)
+    other = key(35).address
+    with refused("KEY_TAKEN"):
+        network.registry.register(CLAIMS, *proof(network, other, NODE), who=other)
+    wait(ATTEMPT_S + 1)
+    network.registry.set_node_key(*proof(network, NEWCOMER.address, key(34)), who=NEWCOMER.address)
+    network.registry.set_status(LEFT, who=NEWCOMER.address)
+    with refused("KEY_TAKEN"):
+        network.registry.register(CLAIMS, *proof(network, other, NODE), who=other)
+    assert network.registry.service_of(NODE.address)[0] == NEWCOMER.address
+
+
+def test_a_replaced_key_is_not_taken_back(network: Network) -> None:
+    """It counted for one time: otherwise evidence of that time could be lost by changing there and back."""
+    register(network)
+    wait(ATTEMPT_S + 1)
+    network.registry.set_node_key(*proof(network, NEWCOMER.address, key(34)), who=NEWCOMER.address)
+    wait(ATTEMPT_S + 1)
+    for used in (NODE, key(34)):
+        with refused("KEY_TAKEN"):
+            network.registry.set_node_key(*proof(network, NEWCOMER.address, used), who=NEWCOMER.address)
+
+
+def test_who_left_comes_back_with_the_same_key_at_once(network: Network) -> None:
+    register(network)
+    network.registry.set_status(LEFT, who=NEWCOMER.address)
+    register(network)
+    assert network.registry.node_key_of(NEWCOMER.address)[0] == NODE.address
+
+
+def test_a_key_is_known_for_its_time_after_any_number_of_changes(network: Network) -> None:
+    register(network)
+    registered = now()
+    changed = []
+    for number in (34, 35, 36):
+        wait(ATTEMPT_S + 1)
+        network.registry.set_node_key(*proof(network, NEWCOMER.address, key(number)), who=NEWCOMER.address)
+        changed.append(now())
+
+    def counted(time: int) -> bool:
+        return bool(network.registry.was_node_key(NEWCOMER.address, NODE.address, time))
+
+    assert [counted(t) for t in (registered, registered + 1, changed[0], changed[0] + 1)] == [False, True, True, False]
+    assert not network.registry.was_node_key(key(35).address, NODE.address, changed[0])
+    assert network.registry.was_node_key(NEWCOMER.address, key(36).address, 2**256 - 1)
 
 
 def test_claims_and_keys_belong_to_registered_providers(network: Network) -> None:
@@ -129,6 +192,6 @@ def test_a_node_key_changes_once_per_attempt(network: Network) -> None:
         network.registry.set_node_key(*proof(network, NEWCOMER.address, key(34)), who=NEWCOMER.address)
 
 
-def test_a_registry_needs_a_guardian() -> None:
+def test_a_registry_needs_a_guardian(network: Network) -> None:
     with refused("ZERO_ADDRESS"):
-        deploy("provider_registry", "0x" + "0" * 40, 60)
+        deploy("provider_registry", "0x" + "0" * 40, network.stakes.address)

@@ -6,8 +6,8 @@ import pytest
 
 from sparewatt.protocol.contracts.meta_transactions import VoteKey
 from sparewatt.protocol.signing import SigningKey
-from tests.evm.machine import deploy, refused, wait
-from tests.evm.network import DEPLOYER, INSURANCE, MIN_STAKE, UNBOND_S, Network, Validator, key
+from tests.evm.machine import deploy, now, refused, wait
+from tests.evm.network import DEPLOYER, GUARDIAN, INSURANCE, MIN_STAKE, OPERATOR, UNBOND_S, Network, key
 
 ZERO = "0x" + "0" * 40
 NEW = key(41)
@@ -26,7 +26,7 @@ def test_each_change_makes_a_version_and_old_versions_stay(network: Network) -> 
     one = network.validators[0]
     before = network.stakes.version()
     total = network.stakes.total_at(before)
-    network.stakes.deposit(5, who=one.operator.address)
+    network.add_stake(one.operator.address, 5)
     assert network.stakes.version() == before + 1
     assert network.stakes.total_at(before + 1) == total + 5
     assert network.stakes.total_at(before) == total
@@ -36,7 +36,7 @@ def test_each_change_makes_a_version_and_old_versions_stay(network: Network) -> 
 
 def test_a_history_entry_counts_for_its_versions_only(network: Network) -> None:
     one = network.validators[0]
-    network.stakes.deposit(5, who=one.operator.address)
+    network.add_stake(one.operator.address, 5)
     version, vote_key = network.stakes.version(), one.vote_key.address
     assert network.stakes.history_at(vote_key, 1) == (version, MIN_STAKE + 5)
     with refused("HISTORY_TOO_OLD"):
@@ -47,6 +47,8 @@ def test_a_history_entry_counts_for_its_versions_only(network: Network) -> None:
         weight(network, vote_key, 2, version)
     with refused("UNKNOWN_VERSION"):
         weight(network, vote_key, 1, version + 1)
+    with refused("UNKNOWN_VERSION"):
+        network.stakes.was_current(version + 1, 0, now())
     with refused("LENGTHS_DIFFER"):
         network.stakes.weight_of([vote_key], [], version)
 
@@ -96,21 +98,6 @@ def test_only_validators_have_a_url_and_stake(network: Network) -> None:
     assert network.stakes.url_of(network.validators[0].operator.address) == "http://new"
 
 
-def test_the_set_has_thirty_two_places(network: Network) -> None:
-    for number in range(7, 32):
-        network.add_validator(number)
-    assert len(network.stakes.all_operators()) == 32
-    newcomer = Validator(key(1032), key(2032))
-    network.fund(newcomer.operator.address)
-    arguments = (*proof(network, newcomer.operator.address, newcomer.vote_key), "http://v", MIN_STAKE)
-    with refused("VALIDATORS_FULL"):
-        network.stakes.join(*arguments, who=newcomer.operator.address)
-    leaver = network.validators[3].operator.address
-    network.stakes.request_unbond(MIN_STAKE, who=leaver)
-    network.stakes.join(*arguments, who=newcomer.operator.address)
-    assert leaver not in network.stakes.all_operators()
-
-
 def test_unbonding_takes_weight_at_once_and_money_later(network: Network) -> None:
     one = network.validators[0]
     operator, vote_key = one.operator.address, one.vote_key.address
@@ -158,9 +145,10 @@ def test_a_provider_gets_its_free_bond_back_after_the_delay(network: Network) ->
 
 def test_only_the_order_contract_locks_and_only_disputes_slash(network: Network) -> None:
     me = network.providers[0].address
-    for call in ("lock", "release"):
-        with refused("NOT_ORDERS"):
-            network.stakes.send(call, (me, 1), who=me)
+    with refused("NOT_ORDERS"):
+        network.stakes.lock(me, 1, 1, who=me)
+    with refused("NOT_ORDERS"):
+        network.stakes.release(me, 1, who=me)
     with refused("NOT_ORDERS"):
         network.stakes.take_bond(me, 1, me, who=me)
     with refused("NOT_DISPUTE"):
@@ -209,14 +197,57 @@ def test_a_key_without_weight_cannot_be_slashed(network: Network) -> None:
         network.stakes.slash(one.vote_key.address, version, 0, 10_001, operator, operator, who=network.dispute.address)
 
 
-def test_a_lock_needs_a_free_bond_and_a_release_a_lock(network: Network) -> None:
+@pytest.mark.parametrize(
+    ("there", "asked", "left"),
+    [
+        ((10, 0), (4, 4), (6, 4, 0)),
+        ((3, 9), (5, 1), (0, 5, 7)),  # free money first, then what is on its way out
+        ((3, 4), (9, 7), (0, 7, 0)),  # all there is, if that is enough
+        ((3, 4), (9, 8), (3, 0, 4)),  # one unit less than the least: nothing
+        ((0, 0), (9, 0), (0, 0, 0)),
+    ],
+)
+def test_a_lock_takes_what_there_is_down_to_the_least(
+    network: Network, there: tuple[int, int], asked: tuple[int, int], left: tuple[int, ...]
+) -> None:
+    """`there` is what is free and what unbonds, `asked` what is wanted and the least."""
+    me, orders, (free, unbonding) = NEW.address, network.orders.address, there
+    network.fund(me)
+    if free + unbonding:
+        network.stakes.deposit_bond(me, free + unbonding, who=me)
+    if unbonding:
+        network.stakes.unbond_bond(unbonding, who=me)
+    assert network.stakes.lock(me, *asked, who=orders) == left[1]
+    assert network.stakes.bond_of(me)[:3] == left
+
+
+def test_bond_that_unbonds_is_bound_until_it_has_left(network: Network) -> None:
+    """A bidder that unbonds after its commit is placed all the same, and pays the same."""
     me, orders = network.providers[0].address, network.orders.address
-    with refused("BOND_TOO_SMALL"):
-        network.stakes.lock(me, network.stakes.free_bond(me) + 1, who=orders)
+    free = network.stakes.free_bond(me)
+    network.stakes.unbond_bond(free, who=me)
+    wait(UNBOND_S)
+    assert network.stakes.lock(me, 7, 7, who=orders) == 7
+    network.stakes.finish_unbond_bond(me)
+    assert network.stakes.bond_of(me)[:3] == (0, 7, 0)
+    network.stakes.release(me, 7, who=orders)
+    assert network.stakes.owed(me) == free - 7
+    assert network.stakes.lock(me, 8, 8, who=orders) == 0
+
+
+def test_what_is_not_locked_is_neither_released_nor_taken(network: Network) -> None:
+    me, orders = network.providers[0].address, network.orders.address
     with refused("NOT_LOCKED"):
         network.stakes.release(me, 1, who=orders)
     with refused("NOT_LOCKED"):
         network.stakes.take_bond(me, 1, me, who=orders)
+
+
+def test_a_forfeited_bond_is_shared_as_a_slash_is(network: Network) -> None:
+    """Whoever owns bidder, claimant and renter still loses half."""
+    me, claimant, renter = network.providers[0].address, key(45).address, key(46).address
+    assert network.stakes.forfeit_bond(me, 1001, claimant, renter, who=network.book.address) == 1001
+    assert [network.stakes.owed(a) for a in (claimant, renter, INSURANCE)] == [100, 400, 501]
 
 
 def test_contracts_are_wired_once_by_their_deployer(network: Network) -> None:
@@ -235,15 +266,21 @@ def test_contracts_are_wired_once_by_their_deployer(network: Network) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [
-        ("stake_registry", ("token", INSURANCE, 1, 60, 600, 1319), "UNBONDING_TOO_SHORT"),
-        ("stake_registry", ("token", INSURANCE, 0, 60, 600, 3600), "ZERO_AMOUNT"),
-        ("stake_registry", ("token", ZERO, 1, 60, 600, 3600), "ZERO_ADDRESS"),
-        ("stake_registry", ("token", INSURANCE, 1, 0, 600, 3600), "ZERO_TIME"),
-        ("stake_registry", (INSURANCE, INSURANCE, 1, 60, 600, 3600), "NO_TOKEN"),
+        ("stake_registry", ("token", INSURANCE, 1, 60, 600, 1319, 2), "UNBONDING_TOO_SHORT"),
+        ("stake_registry", ("token", INSURANCE, 0, 60, 600, 3600, 2), "ZERO_AMOUNT"),
+        ("stake_registry", ("token", ZERO, 1, 60, 600, 3600, 2), "ZERO_ADDRESS"),
+        ("stake_registry", ("token", INSURANCE, 1, 0, 600, 3600, 2), "ZERO_TIME"),
+        ("stake_registry", ("token", INSURANCE, 1, 60, 600, 3600, 0), "ZERO_TIME"),
+        ("stake_registry", (INSURANCE, INSURANCE, 1, 60, 600, 3600, 2), "NO_TOKEN"),
         ("escrow", ("token", ZERO, 0), "ZERO_ADDRESS"),
         ("escrow", ("token", INSURANCE, 1001), "FEE_TOO_HIGH"),
-        ("settlement", ("token", ZERO, INSURANCE, 1), "ZERO_ADDRESS"),
-        ("task_manager", (ZERO, INSURANCE, 60, 1), "ZERO_ADDRESS"),
+        ("settlement", ("token", ZERO, OPERATOR, GUARDIAN, 0, 60, 60), "ZERO_ADDRESS"),
+        ("settlement", ("token", "stakes", ZERO, GUARDIAN, 0, 60, 60), "ZERO_ADDRESS"),
+        ("settlement", ("token", "stakes", OPERATOR, ZERO, 0, 60, 60), "ZERO_ADDRESS"),
+        ("settlement", ("token", "stakes", OPERATOR, OPERATOR, 0, 60, 60), "SAME_KEY"),
+        ("settlement", ("token", "stakes", OPERATOR, GUARDIAN, 500, 1059, 60), "EXIT_TOO_SHORT"),
+        ("provider_registry", (GUARDIAN, ZERO), "ZERO_ADDRESS"),
+        ("task_manager", (ZERO, INSURANCE, 1), "ZERO_ADDRESS"),
         ("deployment_order", (ZERO, "stakes", INSURANCE, INSURANCE, "token"), "ZERO_ADDRESS"),
         ("deployment_order", (INSURANCE, "stakes", INSURANCE, INSURANCE, ZERO), "ZERO_ADDRESS"),
         ("dispute", ("stakes", ZERO, INSURANCE, INSURANCE), "ZERO_ADDRESS"),
@@ -263,10 +300,10 @@ def test_a_deployment_with_invalid_terms_is_refused(
 def test_the_zero_address_is_never_wired(network: Network, name: str) -> None:
     arguments = {
         "escrow": (network.token.address, INSURANCE, 0),
-        "task_manager": (network.stakes.address, network.registry.address, 60, 1),
+        "task_manager": (network.stakes.address, network.registry.address, 1),
     }[name]
     with refused("ZERO_ADDRESS"):
         deploy(name, *arguments, who=DEPLOYER).wire(ZERO, who=DEPLOYER)
-    stakes = deploy("stake_registry", network.token.address, INSURANCE, 1, 60, 600, 3600, who=DEPLOYER)
+    stakes = deploy("stake_registry", network.token.address, INSURANCE, 1, 60, 600, 3600, 2, who=DEPLOYER)
     with refused("ZERO_ADDRESS"):
         stakes.wire(network.orders.address, [ZERO, DEPLOYER], who=DEPLOYER)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sparewatt.protocol.contracts.meta_transactions import Permit
 from sparewatt.protocol.signing import Domain
 from sparewatt.protocol.typed_message import message_digest
-from tests.evm.machine import now, refused, wait
-from tests.evm.network import CHAIN_ID, MAX, Network, key
+from tests.evm.machine import CHAIN_ID, deploy, now, refused, set_chain_id, wait
+from tests.evm.network import MAX, Network, key
 
 ALICE, BOB = key(11), key(12)
 
@@ -59,6 +61,25 @@ def test_a_permit_for_another_amount_or_too_late_is_refused(network: Network) ->
     wait(6)
     with refused("DEADLINE_PASSED"):
         network.token.permit(owner, spender, amount, deadline, *signature)
+
+
+@pytest.mark.parametrize("chain_id", [1, 10, 8453, 11_155_111, 31_338])
+def test_a_token_that_anyone_can_mint_is_refused_on_a_public_chain(chain_id: int) -> None:
+    set_chain_id(chain_id)
+    try:
+        with refused("NOT_A_LOCAL_CHAIN"):
+            deploy("token")
+    finally:
+        set_chain_id(CHAIN_ID)
+
+
+def test_local_chains_have_it(network: Network) -> None:
+    set_chain_id(1337)
+    try:
+        assert deploy("token").totalSupply() == 0
+    finally:
+        set_chain_id(CHAIN_ID)
+    assert network.token.decimals() == 6
 
 
 def test_the_faucet_has_a_bound(network: Network) -> None:

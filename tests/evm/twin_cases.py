@@ -13,7 +13,7 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import TypedMessage, struct_hash
 from tests.evm.auction import RENTER, place_order, policy_of
 from tests.evm.machine import Contract, now, wait
-from tests.evm.network import OPERATOR, USD, Network, key
+from tests.evm.network import OPERATOR, ROOT_DELAY_S, USD, Network, key
 
 PRICES = {0: 2 * USD, 1: USD}
 CLAIMS = (1, 2, 3, 4, 8, 1, b"\1" * 32)
@@ -55,6 +55,7 @@ def settlement_twins(n: Network) -> list[Twin]:
     entry = PayoutEntry(me, 7, 0)
     tree = settlement_tree([entry])
     n.settlement.post_root(0, 1, tree.root, 1, 7, who=OPERATOR)
+    wait(ROOT_DELAY_S)
     return [
         twin(
             n,
@@ -95,8 +96,8 @@ def money_twins(n: Network) -> list[Twin]:
     order = place_order(n)
     provider = n.providers[0]
     renter = RENTER.address
-    other = place_order(n)
-    n.orders.cancel_order(other.order_id, who=renter)
+    refunded = OWNER.address  # not the renter, whose next order would use its refund up
+    n.orders.cancel_order(place_order(n, renter=OWNER).order_id, who=refunded)
     return [
         twin(
             n,
@@ -112,9 +113,9 @@ def money_twins(n: Network) -> list[Twin]:
             n,
             n.escrow,
             "withdraw_with_signature",
-            RENTER,
-            lambda nonce, by: meta_transactions.Withdraw(renter, HEIR.address, nonce, by),
-            renter,
+            OWNER,
+            lambda nonce, by: meta_transactions.Withdraw(refunded, HEIR.address, nonce, by),
+            refunded,
             HEIR.address,
         ),
         twin(
@@ -191,6 +192,9 @@ def registry_twins(n: Network) -> list[Twin]:
 def order_twins(n: Network) -> list[Twin]:
     order = place_order(n)
     policy, renter = policy_of(), RENTER.address
+    unmatched = place_order(n, max_attempts=0)
+    task = unmatched.task(unmatched.book({}))
+    n.tasks.accept_no_match(task.values(), 0, unmatched.votes(task))
     expires = now() + 500
     return [
         twin(
@@ -217,6 +221,16 @@ def order_twins(n: Network) -> list[Twin]:
             renter,
             order.order_id,
         ),
+        twin(
+            n,
+            n.orders,
+            "reopen_with_signature",
+            RENTER,
+            lambda nonce, by: meta_transactions.Reopen(renter, unmatched.order_id, nonce, by),
+            renter,
+            unmatched.order_id,
+            policy.values(),
+        ),
     ]
 
 
@@ -229,14 +243,16 @@ def lease_twins(n: Network) -> list[Twin]:
     n.orders.pause(paused.order_id, who=RENTER.address)
     proposed = place_order(n)
     proposed.started(PRICES)
-    n.orders.propose_update(proposed.order_id, SPEC, USD, 1, who=RENTER.address)
+    n.moves.propose_update(proposed.order_id, SPEC, USD, 3600, 1, who=RENTER.address)
     node = pending.provider.node_key
-    orders, renter = n.orders, RENTER.address
+    renter = RENTER.address
 
-    def simple(function: str, shape: Any, signer: SigningKey, lease: bytes, *extra: Any) -> Twin:
+    def simple(
+        function: str, shape: Any, signer: SigningKey, lease: bytes, *extra: Any, contract: Contract = n.orders
+    ) -> Twin:
         return twin(
             n,
-            orders,
+            contract,
             function,
             signer,
             lambda nonce, by: shape(signer.address, lease, *extra, nonce, by),
@@ -249,9 +265,21 @@ def lease_twins(n: Network) -> list[Twin]:
     return [
         simple("confirm_start_with_signature", meta_transactions.ConfirmStart, node, pending.order_id, SPEC),
         simple(
-            "propose_update_with_signature", meta_transactions.ProposeUpdate, RENTER, running.order_id, SPEC, USD, 3
+            "propose_update_with_signature",
+            meta_transactions.ProposeUpdate,
+            RENTER,
+            running.order_id,
+            *(SPEC, USD, 3600, 3),
+            contract=n.moves,
         ),
-        simple("accept_update_with_signature", meta_transactions.AcceptUpdate, node, proposed.order_id, SPEC, USD, 1),
+        simple(
+            "accept_update_with_signature",
+            meta_transactions.AcceptUpdate,
+            node,
+            proposed.order_id,
+            *(SPEC, USD, 3600, 1),
+            contract=n.moves,
+        ),
         simple("pause_with_signature", meta_transactions.Pause, RENTER, running.order_id),
         simple("resume_with_signature", meta_transactions.Resume, RENTER, paused.order_id),
         simple("give_notice_with_signature", meta_transactions.GiveNotice, node, running.order_id),
@@ -262,6 +290,6 @@ def lease_twins(n: Network) -> list[Twin]:
 def all_twins(network: Network) -> list[Twin]:
     return [
         case
-        for group in (registry_twins, settlement_twins, money_twins, order_twins, lease_twins)
+        for group in (settlement_twins, registry_twins, money_twins, order_twins, lease_twins)
         for case in group(network)
     ]

@@ -19,7 +19,20 @@ from sparewatt.protocol.contracts.meta_transactions import VoteKey
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from tests.evm.auction import Order, place_order
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
-from tests.evm.network import BOOK_BOND, INSURANCE, MIN_STAKE, OPERATOR, RICH, TREASURY, USD, Network, full_network, key
+from tests.evm.network import (
+    ACTIVATE_S,
+    BOOK_BOND,
+    GUARDIAN,
+    INSURANCE,
+    MIN_STAKE,
+    OPERATOR,
+    RICH,
+    TREASURY,
+    USD,
+    Network,
+    full_network,
+    key,
+)
 
 PEOPLE = sorted((key(n) for n in range(200, 204)), key=lambda k: k.address)
 PERSON = st.integers(0, len(PEOPLE) - 1)
@@ -69,6 +82,8 @@ class Walk(RuleBasedStateMachine):
 
 
 class SettlementWalk(Walk):
+    """The operator is a thief at times: the guardian strikes what it posts then, in its delay."""
+
     def __init__(self) -> None:
         super().__init__()
         self.contract = self.network.settlement
@@ -99,6 +114,42 @@ class SettlementWalk(Walk):
             self.posted.append((pool, epoch, entries, tree))
             if pool == 0:
                 self.spent = spent
+
+    @rule(pool=st.integers(0, 1), thief=PERSON)
+    def steal(self, pool: int, thief: int) -> None:
+        """All that the pool holds, promised to one. Honest books go on from the root before it."""
+        before = self.contract.pools(pool)
+        entries = [PayoutEntry(PEOPLE[thief].address, before[0], 0)]
+        tree = settlement_tree(entries)
+        arguments = (pool, before[3] + 1, tree.root, 1, before[0])
+        if not self.attempt(self.contract, "post_root", *arguments, who=OPERATOR):
+            return
+        shown = (pool, before[3] + 1, entries[0].values(), 0, tree.path(0))
+        assert not self.attempt(self.contract, "claim", *shown, who=PEOPLE[thief].address)
+        assert not self.attempt(self.contract, "record_spent", *shown[1:], who=OPERATOR)
+        assert self.attempt(self.contract, "strike_root", pool, before[3] + 1, who=GUARDIAN)
+        assert self.contract.pools(pool) == before
+
+    @rule(pool=st.integers(0, 2), act=st.sampled_from(["stop", "lift"]), who=st.sampled_from([GUARDIAN, OPERATOR]))
+    def guard(self, pool: int, act: str, who: str) -> None:
+        done = self.attempt(self.contract, act, pool, who=who)
+        assert not (done and who == OPERATOR)
+
+    @precondition(lambda self: self.posted)
+    @rule(back=st.integers(0, 1))
+    def strike(self, back: int) -> None:
+        """Struck by mistake, or too late: the books go on from the root before it."""
+        pool, epoch, _, _ = self.posted[-1]
+        if self.attempt(self.contract, "strike_root", pool, epoch - back, who=GUARDIAN):
+            assert back == 0
+            self.posted.pop()
+            self.struck(pool)
+
+    def struck(self, pool: int) -> None:
+        last = next((entries for p, _, entries, _ in reversed(self.posted) if p == pool), None)
+        self.earned[pool] = [entry.earned for entry in last] if last else [0] * len(PEOPLE)
+        if pool == 0:
+            self.spent = [entry.spent for entry in last] if last else [0] * len(PEOPLE)
 
     @precondition(lambda self: self.posted)
     @rule(data=st.data(), person=PERSON, act=st.sampled_from(["claim", "claim_to_bond", "record_spent"]))
@@ -160,10 +211,17 @@ class StakeWalk(Walk):
     def move_own(self, person: int, amount: int, act: str) -> None:
         self.attempt(self.stakes, act, amount, who=PEOPLE[person].address)
 
+    @rule(person=PERSON, who=PERSON)
+    def activate(self, person: int, who: int) -> None:
+        """By anyone; never before its time."""
+        _, _, _, _, _, pending, since = self.stakes.validator_of(PEOPLE[person].address)
+        done = self.attempt(self.stakes, "activate", PEOPLE[person].address, who=PEOPLE[who].address)
+        assert not done or (pending and now() >= since + ACTIVATE_S)
+
     @rule(person=PERSON)
     def unbond_all(self, person: int) -> None:
-        stake = self.stakes.validator_of(PEOPLE[person].address)[1]
-        self.attempt(self.stakes, "request_unbond", stake, who=PEOPLE[person].address)
+        _, stake, _, _, _, pending, _ = self.stakes.validator_of(PEOPLE[person].address)
+        self.attempt(self.stakes, "request_unbond", stake + pending, who=PEOPLE[person].address)
 
     @rule(payer=PERSON, person=PERSON, amount=AMOUNT)
     def bond(self, payer: int, person: int, amount: int) -> None:
@@ -189,6 +247,8 @@ class StakeWalk(Walk):
         me, orders = PEOPLE[person].address, self.network.orders.address
         if act == "forfeit":
             self.attempt(self.stakes, "forfeit_bond", me, amount, PEOPLE[other].address, INSURANCE, who=self.dispute)
+        elif act == "lock":
+            self.attempt(self.stakes, "lock", me, amount, amount // 2, who=orders)
         else:
             self.attempt(self.stakes, act, me, amount, who=orders)
 
@@ -196,10 +256,10 @@ class StakeWalk(Walk):
     def totals_are_the_sum_of_weights_and_stakes_of_what_is_held(self) -> None:
         stakes = self.stakes
         known = {person.address: stakes.validator_of(person.address) for person in PEOPLE}
-        weights = {address: 0 if jailed else stake for address, (_, stake, _, _, jailed) in known.items()}
+        weights = {address: 0 if jailed else stake for address, (_, stake, _, _, jailed, _, _) in known.items()}
         assert stakes.total_at(stakes.version()) == self.total + sum(weights.values())
         assert {a for a in stakes.all_operators() if a in known} == {a for a, weight in weights.items() if weight}
-        staked = sum(stake + unbonding for _, stake, unbonding, *_ in known.values())
+        staked = sum(stake + unbonding + pending for _, stake, unbonding, _, _, pending, _ in known.values())
         bonds = sum(sum(stakes.bond_of(address)[:3]) for address in known)
         owed = sum(stakes.owed(address) for address in (*known, INSURANCE))
         assert stakes.held() == self.others + staked + bonds + owed
@@ -274,12 +334,13 @@ class LeaseWalk(Walk):
         self.attempt(self.chain, "give_notice", order.order_id, who=order.lease["provider"])
 
     @precondition(lambda self: self.orders)
-    @rule(which=ORDER, rate=st.integers(0, 4 * USD))
-    def update(self, which: int, rate: int) -> None:
+    @rule(which=ORDER, rate=st.integers(0, 4 * USD), duration_s=st.integers(0, 10_000))
+    def update(self, which: int, rate: int, duration_s: int) -> None:
         _, order, _ = self.pick(which)
-        change = (order.order_id, b"\6" * 32, rate, self.chain.update_seq(order.order_id) + 1)
-        if self.attempt(self.chain, "propose_update", *change, who=order.renter.address):
-            self.attempt(self.chain, "accept_update", *change, who=order.lease["provider"])
+        moves = self.network.moves
+        change = (order.order_id, b"\6" * 32, rate, duration_s, moves.update_seq(order.order_id) + 1)
+        if self.attempt(moves, "propose_update", *change, who=order.renter.address):
+            self.attempt(moves, "accept_update", *change, who=order.lease["provider"])
 
     @precondition(lambda self: self.orders)
     @rule(which=ORDER, reason=st.integers(1, 4), by_provider=st.booleans())
@@ -293,13 +354,23 @@ class LeaseWalk(Walk):
     def hand_over(self, which: int, reason: int, ago: int) -> None:
         _, order, book = self.pick(which)
         lease = order.lease
-        if book is None or lease["state"] not in (1, 2):
+        if book is None or lease["state"] not in (1, 2, 3):
             return
         since = now() - ago
         message = Down(order.order_id, lease["term"], lease["provider"], since)
         votes = self.network.votes(message) if reason == 17 else []
         shown = (order.order_id, order.record(book).values(), reason, since, votes, bytes(65))
-        self.attempt(self.chain, "hand_over", *shown, who=lease["provider"])
+        self.attempt(self.network.moves, "hand_over", *shown, who=lease["provider"])
+
+    @precondition(lambda self: self.orders)
+    @rule(which=ORDER, position=st.integers(0, 3))
+    def take_over(self, which: int, position: int) -> None:
+        _, order, book = self.pick(which)
+        if book is None or order.lease["state"] != 6:
+            return
+        record = order.record(book)
+        claimant = record.chosen[min(position, 2)].provider
+        self.attempt(self.network.moves, "take_over", order.order_id, record.values(), position, b"", who=claimant)
 
     @precondition(lambda self: self.orders)
     @rule(which=ORDER, amount=AMOUNT)

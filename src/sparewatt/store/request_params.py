@@ -14,8 +14,8 @@ from msgspec import Meta
 from sparewatt.core.ids import NodeId
 from sparewatt.protocol.contracts.match import OrderTerms
 
-Hash32 = Annotated[str, Meta(pattern="^0x[0-9a-f]{64}$")]
-ChainAddress = Annotated[str, Meta(pattern="^0x[0-9a-f]{40}$")]
+Hash32 = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{64}\Z")]
+ChainAddress = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
 PARAMS_BYTES_MAX = 8_192
 """A policy with all its lists has less than 3 kB."""
 
