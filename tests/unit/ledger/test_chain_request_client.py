@@ -1,87 +1,67 @@
-"""A gateway waits for the chain's process, unless that process says that it cannot work."""
-
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import replace
 
 import pytest
 
-from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, RateLimited
+from sparewatt.core.errors import ChainUnavailable, RateLimited
 from sparewatt.core.ids import AccountId
-from sparewatt.core.money import Nano
 from sparewatt.ledger.chain_request_client import WAIT_S, ChainRequestClient
-from sparewatt.ledger.deposit_adapters import deposit_request
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, ChainRequestStore, NewChainRequest
-from sparewatt.testing.clocks import ManualClock
+from sparewatt.store.request_params import ChainRequestKind
+from sparewatt.testing.clocks import InstantClock
 
-NEW = deposit_request(AccountId("acc_ann"), address="0x" + "a" * 40, reference="r", nano=Nano(1_000))
-OUTDATED = "The contracts are of another release."
+NEW = NewChainRequest("deposit:acc_ann:r", ChainRequestKind.DEPOSIT, AccountId("acc_ann"), "0x" + "a" * 40, 5)
 
 
-@dataclass
-class Requests:
-    """A table of requests in memory."""
+class SlowRequests(ChainRequestStore):
+    """A request is finished after it was looked at `looks` times."""
 
-    trouble: str | None = None
-    is_full: bool = False
-    rows: dict[str, ChainRequestRow] = field(default_factory=dict)
+    def __init__(self, looks: int) -> None:
+        self.rows: dict[str, ChainRequestRow] = {}
+        self.looks = looks
+        self.is_full = False
 
-    async def problem(self) -> str | None:
-        return self.trouble
-
-    async def insert(self, new: NewChainRequest) -> bool:
-        if self.is_full or new.id in self.rows:
+    async def insert(self, new: NewChainRequest, *_: object, **__: object) -> bool:
+        if new.id in self.rows or self.is_full:
             return False
         self.rows[new.id] = ChainRequestRow(new.id, new.kind, new.account_id, new.address, new.micro, new.params)
         return True
 
     async def find(self, request_id: str) -> ChainRequestRow | None:
-        return self.rows.get(request_id)
+        self.looks -= 1
+        row = self.rows.get(request_id)
+        return replace(row, state=ChainRequestState.DONE) if row is not None and self.looks <= 0 else row
 
 
-class HurryingClock(ManualClock):
-    """Time passes whenever it is looked at."""
-
-    def now_s(self) -> float:
-        self.advance(1.0)
-        return super().now_s()
-
-
-def client_of(requests: Requests, *, clock: Any = None) -> ChainRequestClient:
-    return ChainRequestClient(cast(ChainRequestStore, requests), clock or ManualClock())
-
-
-async def test_a_request_is_submitted_once() -> None:
-    client = client_of(Requests())
+async def test_a_request_is_new_once() -> None:
+    client = ChainRequestClient(SlowRequests(100), InstantClock())
     assert [(await client.submit(NEW))[0] for _ in range(2)] == [True, False]
 
 
-async def test_nothing_is_asked_of_contracts_of_another_release() -> None:
-    requests = Requests(trouble=OUTDATED)
-    with pytest.raises(ContractsOutdated, match="another release"):
-        await client_of(requests).submit(NEW)
-    assert requests.rows == {}
-
-
-async def test_too_many_requests_are_refused() -> None:
+async def test_an_account_with_too_much_under_way_is_told_to_wait() -> None:
+    store = SlowRequests(100)
+    store.is_full = True
     with pytest.raises(RateLimited):
-        await client_of(Requests(is_full=True)).submit(NEW)
+        await ChainRequestClient(store, InstantClock()).submit(NEW)
 
 
-async def test_a_finished_request_is_returned() -> None:
-    requests = Requests()
-    _, row = await client_of(requests).submit(NEW)
-    requests.rows[row.id] = replace(row, state=ChainRequestState.DONE)
-    assert (await client_of(requests).wait(NEW.id, hint="")).state is ChainRequestState.DONE
-
-
-@pytest.mark.parametrize(("trouble", "error"), [(None, ChainUnavailable), (OUTDATED, ContractsOutdated)])
-async def test_who_waited_in_vain_hears_why(trouble: str | None, error: type[Exception]) -> None:
-    requests, clock = Requests(), HurryingClock(now_s=0.0)
-    client = client_of(requests, clock=clock)
+async def test_it_waits_until_the_request_is_finished() -> None:
+    client = ChainRequestClient(SlowRequests(10), InstantClock())
     await client.submit(NEW)
-    requests.trouble = trouble
-    with pytest.raises(error):
-        await client.wait(NEW.id, hint="Ask again.", until=lambda _: False)
-    assert clock.now_s() >= WAIT_S
+    assert (await client.wait(NEW.id, hint="")).state is ChainRequestState.DONE
+
+
+async def test_it_returns_earlier_where_the_caller_needs_less() -> None:
+    client = ChainRequestClient(SlowRequests(10), InstantClock())
+    await client.submit(NEW)
+    row = await client.wait(NEW.id, hint="", until=lambda row: row.kind is ChainRequestKind.DEPOSIT)
+    assert row.state is ChainRequestState.ASKED
+
+
+async def test_it_gives_up_with_a_hint() -> None:
+    clock = InstantClock()
+    began_s = clock.now_s()
+    with pytest.raises(ChainUnavailable, match="look again later"):
+        await ChainRequestClient(SlowRequests(10**9), clock).wait("none", hint="look again later")
+    assert clock.now_s() - began_s >= WAIT_S
