@@ -102,7 +102,7 @@ class ChainWorker:
         settings, client, store = self._settings, self._client, self._database.chain
         record = await self._deployed()
         contracts = shipped_contracts(record)
-        follower = ChainFollower(client, store, contracts, start_block=record.start_block)
+        follower = ChainFollower(client, store, contracts, start_block=record.start_block, depth=settings.depth)
         is_new = await self._database.chain_restarts.awaits_cover()
         await follower.begin(rebuild=is_new, another_chain=is_new)  # then nothing in the index or the outbox is of use
         await store.set_problem(None)

@@ -39,6 +39,10 @@ class Progress:
         return self.outbox
 
 
+class Roots:
+    async def root_status(self) -> None: ...
+
+
 class NoLimit:
     def charge(self, *_: object, **__: object) -> None: ...
 
@@ -53,6 +57,7 @@ async def show(trouble: str | None, *, chain_url: str | None = "http://127.0.0.1
     endpoints = ChainEndpoints(
         limiter=cast(RequestLimiter, NoLimit()),
         store=Progress(trouble),
+        payouts=Roots(),
         chain_url=chain_url,
         rate_limit=RpcRateLimit(ManualClock()),
     )
