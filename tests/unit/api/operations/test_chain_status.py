@@ -13,6 +13,7 @@ from sparewatt.api.endpoint import RequestLimiter
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.edge.middleware import CONTEXT
 from sparewatt.store.chain import ChainIndexRow
+from sparewatt.store.payouts import RootStatus
 from sparewatt.testing.clocks import ManualClock
 
 INDEX = ChainIndexRow(31337, bytes(32), {"token": "0x1"}, 1, 40, bytes(32), 41, 7)
@@ -40,7 +41,8 @@ class Progress:
 
 
 class Roots:
-    async def root_status(self) -> None: ...
+    async def root_status(self) -> RootStatus:
+        return RootStatus(None, None, None, is_stopped=False)
 
 
 class NoLimit:
