@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -188,6 +188,9 @@ bench-paid: setup-dev  ## What honest nodes and liars are paid for answers of ll
 
 bench-books: setup-dev  ## Time the gateway with its books and without, side by side
 	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)
+
+bench-deposits: setup-dev  ## Time a first deposit on the local chain
+	$(BIN)/python -m bench.deposits --report docs/measurements/deposits.md $(ARGS)
 
 bench-match: .venv-installed/.runtime  ## Time the matcher by size of the network, compiled and with numpy
 	$(INSTALLED) -m bench.match --report docs/measurements/match-speed.md $(ARGS)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.figures import percentile
+
 from sparewatt.localnet.chain import LOCAL_DEPTH, LOCAL_SENDERS
 from tests.integration.networks import Network, start_network
 from tests.integration.people import Person, send, sign_up
@@ -70,10 +71,10 @@ def report(alone: Sequence[float], together: Sequence[float]) -> str:
     lines = [
         "# A first deposit",
         "",
-        "From `POST /v1/credits/deposit` with the chain's adapter to credits that can be spent, on the local chain: the",
-        "faucet, a permit and the deposit are sent, mined, indexed, final and posted. Each account makes its first one.",
-        f"The local chain counts {LOCAL_DEPTH} blocks as final; {LOCAL_SENDERS} keys relay beside the operator's. On any",
-        "other chain the wait is that chain's block time times `depth`.",
+        "From `POST /v1/credits/deposit` with the chain's adapter to credits that can be spent, on the local chain:",
+        "the faucet, a permit and the deposit are sent, mined, indexed, final and posted. Each account makes its first",
+        f"one. The local chain counts {LOCAL_DEPTH} blocks as final; {LOCAL_SENDERS} keys relay beside the operator's.",
+        "On any other chain the wait is that chain's block time times `depth`.",
         "",
         "| deposits | number | least | median | p90 | p99 | within 2 s |",
         "| --- | --- | --- | --- | --- | --- | --- |",

@@ -63,7 +63,7 @@ class Deployment:
         identity = await self.client.identity()
         if known is not None and known.genesis_hash != hex_of(identity.genesis_hash):
             known = None  # of another chain
-        if known is not None and (names := outdated_contracts(known, self.artifacts, wanted=self._addresses())):
+        if known is not None and (names := outdated_contracts(known, self.artifacts)):
             raise outdated_error(names, self.folder)
         steps_done = await self.client.next_nonce(self.deployer.address)
         if known is None:

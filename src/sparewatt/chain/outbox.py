@@ -21,6 +21,7 @@ from sparewatt.chain.rules import (
     TransactionStatus,
     bumped_fees,
     first_fees,
+    is_unmined,
     may_decide_refusal,
     missing_nonces,
     next_outbox_action,
@@ -77,6 +78,8 @@ class OutboxSender:
     stuck_s: float = STUCK_S
     """A sender whose transaction has waited this long for a block gets no further nonce."""
     _warned: set[int] = field(default_factory=set, init=False)
+    _read_at: dict[str, bytes] = field(default_factory=dict, init=False)
+    """By sender, the head at which the status of its mined rows was read: without a new block it is the same."""
 
     async def step(self) -> bool:
         """One round for every key with work. True while a row is in flight."""
@@ -93,29 +96,37 @@ class OutboxSender:
     async def _advance_sender(self, sender: str) -> None:
         rows = await self.store.list_in_flight(sender, limit=IN_FLIGHT_MAX)
         nonce, head = await self.client.next_nonce(sender), await self.client.head()
-        statuses = await asyncio.gather(*(self._read_status(row, nonce=nonce, head=head) for row in rows))
-        for row, status in zip(rows, statuses, strict=True):
+        is_new = self._read_at.get(sender) != head.hash
+        unread = [row for row in rows if is_new or is_unmined(row)]
+        statuses = await asyncio.gather(*(self._read_status(row, nonce=nonce, head=head) for row in unread))
+        for row, status in zip(unread, statuses, strict=True):
             action = next_outbox_action(row, status, depth=self.depth, cap_wei=self.cap_wei)
             await self._apply(action, row, status)
+        self._read_at[sender] = head.hash
         if waiting_s(rows) > self.stuck_s:
-            await self._fill_gaps(sender, missing_nonces(nonce, rows))
+            await self._fill_gaps(sender, missing_nonces(nonce, rows), head)
             return
         room = min(SIGNED_PER_STEP, IN_FLIGHT_MAX - len(rows))
-        await self._sign_decided(await self.store.list_decided(sender, limit=room), nonce_min=nonce)
+        decided = await self.store.list_decided(sender, limit=room)
+        if decided:
+            await self._sign_decided(decided, nonce_min=nonce, fees=await self._first_fees(head))
 
-    async def _sign_decided(self, decided: Sequence[OutboxRow], *, nonce_min: int) -> None:
+    async def _sign_decided(self, decided: Sequence[OutboxRow], *, nonce_min: int, fees: GasFees | None) -> None:
         """A call of a request gets its nonce after those before it, or the chain would run them in another order."""
+        if fees is None:
+            self._warn_once(decided[0], "gas_costs_too_much")
+            return
         waiting: set[str | None] = set()
         for row in decided:
-            if row.request_id not in waiting and not await self._sign_and_send(row, nonce_min=nonce_min):
+            if row.request_id not in waiting and not await self._sign_and_send(row, nonce_min=nonce_min, fees=fees):
                 waiting |= {row.request_id} - {None}
 
-    async def _fill_gaps(self, sender: str, nonces: Sequence[int]) -> None:
+    async def _fill_gaps(self, sender: str, nonces: Sequence[int], head: BlockHeader) -> None:
         """Without a transaction under each missing nonce the later ones are never mined: send one that does nothing."""
+        fees = await self._first_fees(head) if nonces else None
+        if fees is None:
+            return
         for nonce in nonces:
-            fees = await self._first_fees()
-            if fees is None:
-                return
             call = ContractCall(sender, b"", TRANSFER_GAS)
             signed = self.signer.sign(
                 call, sender=sender, nonce=nonce, chain_id=self.chain_id, gas_limit=TRANSFER_GAS, fees=fees
@@ -157,12 +168,14 @@ class OutboxSender:
                 _log.warning("nonce_taken_by_another", sender=row.sender, nonce=row.nonce)
                 await self.store.note_lost(row, block_number=status.head_number)
             case OutboxAction.SIGN_ANEW:
-                await self._sign_and_send(row, nonce_min=status.sender_nonce)
+                fees = await self._first_fees(await self.client.head())
+                if fees is not None:
+                    await self._sign_and_send(row, nonce_min=status.sender_nonce, fees=fees)
             case _ as never:
                 assert_never(never)
 
-    async def _sign_and_send(self, row: OutboxRow, *, nonce_min: int) -> bool:
-        """False if the call has no nonce yet: it would revert, or gas costs too much."""
+    async def _sign_and_send(self, row: OutboxRow, *, nonce_min: int, fees: GasFees) -> bool:
+        """False if the call has no nonce yet: it would revert so far, or another process signs it."""
         try:
             gas_limit = await self.client.gas_limit(_call(row), sender=row.sender)
         except (ChainReverted, ChainRefused) as error:
@@ -170,10 +183,6 @@ class OutboxSender:
             in_flight = await self.store.list_in_flight(row.sender, limit=IN_FLIGHT_MAX)
             if row.state is OutboxState.DECIDED and may_decide_refusal(row, in_flight):
                 await self.store.note_refused(row, reason, tries_max=TRIES_MAX)
-            return False
-        fees = await self._first_fees()
-        if fees is None:
-            self._warn_once(row, "gas_costs_too_much")
             return False
 
         def sign(nonce: int) -> SignedTransaction:
@@ -186,9 +195,9 @@ class OutboxSender:
             await self._send(row, signed)
         return signed is not None
 
-    async def _first_fees(self) -> GasFees | None:
-        base_fee_wei = (await self.client.head()).base_fee_wei or 0
-        return first_fees(await self.client.fees(), base_fee_wei=base_fee_wei, cap_wei=self.cap_wei)
+    async def _first_fees(self, head: BlockHeader) -> GasFees | None:
+        """None while gas costs more than is allowed."""
+        return first_fees(await self.client.fees(), base_fee_wei=head.base_fee_wei or 0, cap_wei=self.cap_wei)
 
     async def _send(self, row: OutboxRow, signed: SignedTransaction) -> None:
         if not await self.client.send(signed.raw):

@@ -103,10 +103,10 @@ class ChainWorker:
         record = await self._deployed()
         contracts = shipped_contracts(record)
         follower = ChainFollower(client, store, contracts, start_block=record.start_block, depth=settings.depth)
-        await follower.begin()
+        is_new = await self._database.chain_restarts.awaits_cover()
+        await follower.begin(rebuild=is_new, another_chain=is_new)  # then nothing in the index or the outbox is of use
         await store.set_problem(None)
         if settings.ready_file is not None:
-            is_new = await self._database.chain_restarts.awaits_cover()
             await asyncio.to_thread(write_private, settings.ready_file, STARTED_OVER if is_new else b"ready\n")
         signer, cap_wei = TransactionSigner([self._operator, *self._senders]), settings.max_fee_gwei * WEI_PER_GWEI
         sender = OutboxSender(client, store, signer, chain_id=record.chain_id, depth=settings.depth, cap_wei=cap_wei)

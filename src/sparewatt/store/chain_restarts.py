@@ -47,6 +47,7 @@ class ChainRestartStore(Store):
                 *("forget_chain", "forget_leaves", "forget_batches", "clear_chain_problem"),
             ):
                 await connection.execute(sql(query))
+            await connection.execute(sql("note_events_removed"), -1)
         return True
 
     async def awaits_cover(self) -> bool:

@@ -43,6 +43,8 @@ class PayoutBatchRow:
     """Whether the contract takes claims by it."""
     is_struck: bool = False
     """A guardian made the root void; a person decides what becomes of the batch."""
+    strikes: int = 0
+    """How often that happened to it."""
 
 
 @dataclass(frozen=True, slots=True)

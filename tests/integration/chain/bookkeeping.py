@@ -1,7 +1,7 @@
 """A walk of one account's money over the real contracts, with books in a real Postgres.
 
-`python -m … URL DSN FOLDER SEED KILLS` is the chain's process, killed (SIGKILL) at a random operation and started again,
-so many times. Each life is a fork: the imports are done once.
+`python -m … URL DSN FOLDER SEED KILLS` is the chain's process, killed (SIGKILL) at a random operation and started
+again, so many times. Each life is a fork: the imports are done once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from sparewatt.core.ids import NodeId
 from sparewatt.core.money import Nano
 from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.ledger.chain_credits import ChainCreditService
+from sparewatt.ledger.credits import CreditService
 from sparewatt.ledger.deposit_adapters import deposit_request
 from sparewatt.ledger.pockets import exit_hold_id
 from sparewatt.localnet.anvil import Anvil
@@ -49,6 +50,7 @@ from sparewatt.store.request_params import (
     WithdrawParams,
 )
 from tests.integration.chain.settling import CUSTODY, DEPTH, OWNER, ROUNDS_MAX, USER, Settling, open_settling
+from tests.integration.money.samples import RULES, delivery, job, settle
 
 DOLLAR, DOLLAR_MICRO = Nano(10**9), 10**6
 ROOT_DELAY_S, EXIT_S, BOOK_S, UNBOND_S = 20, 200, 60, 3_600
@@ -140,18 +142,23 @@ class Bookkeeping:
     async def deposit(self, usd: int, reference: str) -> None:
         await self.done(deposit_request(USER, address=self.address, reference=reference, nano=Nano(usd * DOLLAR)))
 
+    @property
+    def leases(self) -> LeaseRequestService:
+        return LeaseRequestService(self.settling.database, SystemClock(), is_test_money=self.is_test_money)
+
+    async def order_params(self) -> OrderParams:
+        return OrderParams(TERMS, "0x" + "01" * 32, (await self.settling.client.head()).unix_s + 86_400, 2)
+
     async def order(self, usd: int, reference: str) -> str:
         """Returns the order's id."""
-        asked = OrderParams(TERMS, "0x" + "01" * 32, (await self.settling.client.head()).unix_s + 3_600, 2)
-        leases = LeaseRequestService(self.settling.database, SystemClock(), is_test_money=self.is_test_money)
-        row = await leases.order(USER, asked, deposit_micro=usd * DOLLAR_MICRO, reference=reference)
+        asked = await self.order_params()
+        row = await self.leases.order(USER, asked, deposit_micro=usd * DOLLAR_MICRO, reference=reference)
         row = await self.until_ended(row.id)
         assert row.state is ChainRequestState.DONE, row.reason
         return str(row.result["order_id"])
 
     async def cancel(self, order_id: str, reference: str) -> None:
-        leases = LeaseRequestService(self.settling.database, SystemClock(), is_test_money=self.is_test_money)
-        row = await leases.act(USER, ChainRequestKind.CANCEL, order_id, reference=reference)
+        row = await self.leases.act(USER, ChainRequestKind.CANCEL, order_id, reference=reference)
         row = await self.until_ended(row.id)
         assert row.state is ChainRequestState.DONE, row.reason
 
@@ -227,7 +234,7 @@ class Bookkeeping:
             await self.execute("UPDATE chain_requests SET due_at = now()")
             seen = await self.settling.database.exits.list_seen()
             held = await self.settling.database.credit_holds.find(exit_hold_id(self.address))
-            return all(each.is_paid for each in seen) and held is None
+            return bool(seen) and all(each.is_paid for each in seen) and held is None
 
         await self.settling.until(is_paid, "the exit is not paid")
 
@@ -236,7 +243,7 @@ class Bookkeeping:
     async def make_provider(self) -> str:
         """The user's node as a provider, whose key the network holds."""
         made = CUSTODY.make(USER, NODE)
-        await self.execute(f"INSERT INTO nodes (id, account_id) VALUES ('{NODE}', '{USER}')")
+        await self.execute("INSERT INTO nodes (id, account_id) VALUES ($1, $2)", NODE, USER)
         await self.settling.database.providers.ensure(NODE, account_id=USER, address=made.address, sealed=made.sealed)
         return made.address
 
@@ -262,9 +269,9 @@ class Bookkeeping:
         await self.settling.client.request("evm_increaseTime", seconds)
         await self.settling.client.request("evm_mine")
 
-    async def execute(self, statement: str) -> None:
+    async def execute(self, statement: str, *values: object) -> None:
         async with self.settling.database._pool.transaction() as connection:
-            await connection.execute(statement)
+            await connection.execute(statement, *values)
 
     # what must hold
 
@@ -287,10 +294,13 @@ class Bookkeeping:
         assert (report.uncovered_nano, report.shortfall_nano, report.in_order) == (0, 0, True)
         assert (await self.settling.database.ledger.audit()).is_clean
 
+    async def give(self, usd: int) -> None:
+        """Free credits."""
+        service = CreditService(self.settling.database.ledger, rules=RULES, clock=SystemClock())
+        await service.grant(USER, Nano(usd * DOLLAR), reference=f"free-{usd}")
+
     async def spend(self, name: str, *, written: int) -> None:
         """The user has an answer written, for 40 nano-USD a token."""
-        from tests.integration.money.samples import delivery, job, settle
-
         paid = job(name, delivery(OWNER, prompt=0, written=written), paid=40 * written, account=USER, at=time.time())
         await settle(self.settling.database, paid)
 

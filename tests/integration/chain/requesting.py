@@ -124,7 +124,7 @@ class Requesting:
         return await self.rows(ids)
 
     async def rows(self, ids: Sequence[str]) -> list[ChainRequestRow]:
-        found = [await self.database.chain_requests.find(each) for each in ids]
+        found = await asyncio.gather(*(self.database.chain_requests.find(each) for each in ids))
         return [row for row in found if row is not None]
 
     async def make_account(self, number: int, *, promo: int = 0) -> AccountId:

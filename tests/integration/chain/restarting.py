@@ -29,12 +29,12 @@ from tests.integration.chain.crashing import crash_at
 READY_S, POLL_S = 60.0, 0.05
 
 
-def settings_for(url: str, dsn: str, folder: Path, *, test_money: bool = True) -> ChainSettings:
+def settings_for(url: str, dsn: str, folder: Path, *, test_money: bool = True, deploy: bool = True) -> ChainSettings:
     return ChainSettings(
         chain_url=url,
         database_url=dsn,
         data=folder,
-        deploy=True,
+        deploy=deploy,
         mine=True,
         test_money=test_money,
         depth=2,

@@ -30,7 +30,7 @@ from sparewatt.store.database import Database
 from tests.integration.chain.setting import DEPLOYER, GUARDIAN, OPERATOR
 
 DEPTH = 2
-ROUNDS_MAX = 60
+ROUNDS_MAX = 80
 USER, OWNER = AccountId("acc_user"), AccountId("acc_owner")
 CUSTODY = Custody(bytes(SECRET_BYTES), rng=seeded(7))
 

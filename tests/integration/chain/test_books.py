@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import InsufficientCredits
-from sparewatt.core.money import Nano
-from sparewatt.ledger.credits import CreditService
 from sparewatt.localnet.anvil import Anvil
 from tests.integration.chain.bookkeeping import DOLLAR, RECEIVER, Bookkeeping, quick_plan, walk_with_mishaps
 from tests.integration.chain.settling import OWNER, USER, open_settling
-from tests.integration.money.samples import RULES
 
 
 @pytest.fixture
@@ -26,10 +23,7 @@ async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkee
 
 async def test_a_lease_that_is_cancelled_gives_its_money_back(books: Bookkeeping) -> None:
     await books.deposit(10, "one")
-    credits_ = CreditService(
-        books.settling.database.ledger, rules=RULES, clock=books.settling.worker.exits.payouts._clock
-    )
-    await credits_.grant(USER, Nano(3 * DOLLAR), reference="free")
+    await books.give(3)
     order_id = await books.order(5, "first")
     assert await books.balance(f"escrow:{USER}") == 5 * DOLLAR
     assert (await books.balance(f"promo:{USER}"), await books.balance(f"credits:{USER}")) == (0, 8 * DOLLAR)

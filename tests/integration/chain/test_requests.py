@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace as with_changes
 from pathlib import Path
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from sparewatt.core.errors import IdReused, InsufficientCredits, InvalidField, RateLimited
 from sparewatt.core.ids import AccountId
@@ -19,7 +21,7 @@ from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain import OutboxState
 from sparewatt.store.chain_requests import ChainRequestState
-from sparewatt.store.request_params import ChainRequestKind, LeaseParams, ReopenParams, UpdateParams
+from sparewatt.store.request_params import ChainRequestKind, ReopenParams
 from tests.integration.chain.requesting import DOLLAR, DOLLAR_MICRO, SENDERS, TERMS, Requesting, open_requesting
 from tests.integration.chain.setting import OPERATOR
 
@@ -194,3 +196,74 @@ async def test_an_order_is_paid_by_credits_reopened_topped_up_and_cancelled(requ
     assert again[0].state is DONE  # paid by what the escrow owed: no credits were needed
     assert await requesting.balances(account) == (0, 7 * DOLLAR)
     assert await requesting.tokens_at(address) == 0
+
+
+async def test_an_order_that_the_contract_refuses_gives_the_credits_back(requesting: Requesting) -> None:
+    account = await requesting.make_account(1, promo=10 * DOLLAR)
+    asked = await requesting.order_params()
+    refused = replace(asked, terms=with_changes(TERMS, commit_ms=0))
+    row = await requesting.leases.order(account, refused, deposit_micro=DOLLAR_MICRO, reference="bad")
+    (ended,) = await requesting.until_ended([row.id])
+    assert ended.state is FAILED
+    assert ended.reason == "the contract says BAD_WINDOW."
+    await requesting.round()
+    assert await requesting.database.credit_holds.find(row.id) is None
+    again = await requesting.until_ended([await requesting.order(account, "good")])
+    assert again[0].state is DONE  # what the faucet gave for the first one pays for it
+    assert await requesting.balances(account) == (0, 9 * DOLLAR)
+
+
+# what may be asked
+
+
+async def test_the_same_reference_is_one_order_and_never_another(requesting: Requesting) -> None:
+    account, asked = await requesting.make_account(1, promo=10 * DOLLAR), await requesting.order_params()
+    leases = requesting.leases
+    first = await leases.order(account, asked, deposit_micro=DOLLAR_MICRO, reference="o")
+    assert (await leases.order(account, asked, deposit_micro=DOLLAR_MICRO, reference="o")).id == first.id
+    with pytest.raises(IdReused):
+        await leases.order(account, asked, deposit_micro=2 * DOLLAR_MICRO, reference="o")
+    held = await requesting.database.credit_holds.held_by(account)
+    assert held == {"request": DOLLAR}
+
+
+async def test_orders_at_once_keep_to_the_limit_and_hold_nothing_beyond_it(
+    requesting: Requesting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_requests, "ORDERS_PER_HOUR", 3)
+    account = await requesting.make_account(1, promo=100 * DOLLAR)
+    done = await asyncio.gather(
+        *(requesting.order(account, f"o{number}") for number in range(8)), return_exceptions=True
+    )
+    assert sum(isinstance(each, RateLimited) for each in done) == 5
+    assert await requesting.database.credit_holds.held_by(account) == {"request": 3 * DOLLAR}
+    for each in [each for each in done if isinstance(each, str)]:
+        await requesting.until_ended([each])
+    with pytest.raises(RateLimited):
+        await requesting.order(account, "later")
+    cancel = await requesting.leases.act(account, ChainRequestKind.CANCEL, NOWHERE, reference="x")
+    assert cancel.state is ChainRequestState.ASKED  # the end of a lease has no such limit
+
+
+async def test_an_order_without_credits_is_refused_and_leaves_nothing(requesting: Requesting) -> None:
+    account = await requesting.make_account(1, promo=DOLLAR)
+    with pytest.raises(InsufficientCredits, match=r"\$2"):
+        await requesting.order(account, "o", deposit_micro=2 * DOLLAR_MICRO)
+    assert await requesting.database.chain_requests.find(f"order:{account}:o") is None
+    assert await requesting.database.credit_holds.held_by(account) == {}
+
+
+async def test_an_id_that_is_none_is_refused(requesting: Requesting) -> None:
+    account = await requesting.make_account(1)
+    for order_id in ("0x12", "77" * 32, "0x" + "77" * 32 + "\n"):
+        with pytest.raises(InvalidField, match="64 hex digits"):
+            await requesting.leases.act(account, ChainRequestKind.PAUSE, order_id, reference="p")
+
+
+async def test_a_new_request_wakes_whoever_listens(requesting: Requesting) -> None:
+    account = await requesting.make_account(1)
+    async with requesting.database.chain_requests.inserted() as inserted:
+        assert not inserted.is_set()
+        await deposit(requesting, account, "a")
+        async with asyncio.timeout(10):
+            await inserted.wait()

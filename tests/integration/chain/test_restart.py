@@ -145,6 +145,7 @@ async def test_a_network_of_an_older_release_keeps_its_money_also_if_it_is_kille
         assert settings.ready_file.read_bytes() == STARTED_OVER
         await check_and_use(database, expected)
     async with chain_process(settings) as database:
+        assert settings.ready_file is not None
         assert settings.ready_file.read_bytes() != STARTED_OVER
         assert await balance(database, credits_of(USER)) == expected[credits_of(USER)] + 5 * DOLLAR
     kept = {path.name for path in anvil._folder.iterdir()}
@@ -169,9 +170,10 @@ async def test_where_money_is_no_test_money_the_process_stops_and_gateways_say_w
         await _make_account(database, USER)
     age(anvil._folder, "escrow")
     record = json.loads((anvil._folder / "contracts.json").read_bytes())
-    with pytest.raises(ContractsOutdated, match=r"another release \(escrow\)"):
-        async with chain_process(settings_for(anvil.url, dsn, anvil._folder, test_money=False)):
-            pass
+    for flags in ({"test_money": False}, {"deploy": False}):
+        with pytest.raises(ContractsOutdated, match=r"another release \(escrow\)"):
+            async with chain_process(settings_for(anvil.url, dsn, anvil._folder, **flags)):
+                pass
     assert json.loads((anvil._folder / "contracts.json").read_bytes()) == record
     database = await Database.connect(dsn)
     try:

@@ -168,7 +168,14 @@ def in_flight(nonce: int, *, state: OutboxState = OutboxState.SENT, request_id: 
 
 @pytest.mark.parametrize(
     ("sender_nonce", "nonces", "missing"),
-    [(5, [5, 6, 7], []), (3, [5, 6], [3, 4]), (5, [5, 8], [6, 7]), (9, [5, 6], []), (5, [], []), (0, [99], [*range(16)])],
+    [
+        (5, [5, 6, 7], []),
+        (3, [5, 6], [3, 4]),
+        (5, [5, 8], [6, 7]),
+        (9, [5, 6], []),
+        (5, [], []),
+        (0, [99], [*range(16)]),
+    ],
     ids=["none", "before the first", "between two", "all are mined", "nothing in flight", "no more than a few at once"],
 )
 def test_missing_nonces(sender_nonce: int, nonces: list[int], missing: list[int]) -> None:

@@ -51,6 +51,12 @@ def test_status_of_a_network_without_a_chain_says_what_is_missing(network: FakeN
     assert "This network has no chain." in result.stderr
 
 
+def test_status_says_first_that_the_contracts_are_of_another_release(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/chain", SHOWN | {"note": "The contracts are of another release (escrow)."})
+    result = run("chain", "status")
+    assert "another release (escrow)" in result.stderr
+
+
 @pytest.mark.parametrize("words", [("deploy",), ("guard", "strike"), ("fund", ADDRESS), ("sync",)])
 def test_a_command_that_needs_a_chain_says_how_to_get_one(words: tuple[str, ...]) -> None:
     result = run_alone("chain", *words, "--json")

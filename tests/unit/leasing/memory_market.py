@@ -82,6 +82,9 @@ class MemoryRequests(ChainRequestStore):
         self.is_stuck = self.is_full = False
         self._providers = providers
 
+    async def problem(self) -> str | None:
+        return None
+
     async def insert(self, new: NewChainRequest, *_: Any, **__: Any) -> bool:
         if new.id in self.rows or self.is_full:
             return False

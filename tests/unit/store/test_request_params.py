@@ -26,9 +26,31 @@ from sparewatt.store.request_params import (
 )
 
 HASH, HERS = "0x" + "ab" * 32, "0x" + "cd" * 20
+MASK, SMALL, SHORT, WORD = 2**256 - 1, 2**8 - 1, 2**16 - 1, 2**32 - 1
 WIDEST = OrderTerms(
-    *(2**256 - 1, 2**256 - 1, 2**256 - 1, 255, 65_535, 65_535, 2**256 - 1, 2**32 - 1, 2**32 - 1, 2**64 - 1),
-    *(2**32 - 1, b"\xff" * 32, 255, *(2**32 - 1,) * 8, (HERS,) * 8, (HERS,) * 8),
+    countries=MASK,
+    tiers=MASK,
+    gpu_models=MASK,
+    min_gpu_class=SMALL,
+    min_vram_gb=SHORT,
+    gpu_units=SHORT,
+    compliance=MASK,
+    min_uptime_ppm=WORD,
+    min_reputation_ppm=WORD,
+    max_price_uusd=2**64 - 1,
+    latency_value=WORD,
+    rtt_row=b"\xff" * 32,
+    payment_rule=SMALL,
+    commit_ms=WORD,
+    reveal_ms=WORD,
+    start_s=WORD,
+    standin_s=WORD,
+    down_s=WORD,
+    reclaim_s=WORD,
+    empty_grace_s=WORD,
+    duration_s=WORD,
+    only=(HERS,) * 8,
+    ignore=(HERS,) * 8,
 )
 EXAMPLES = {
     ChainRequestKind.CLAIM: ClaimParams(7),

@@ -102,9 +102,15 @@ class RootPoster:
         return (await self.client.head()).unix_s < int(ripe_at)
 
     async def _post(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
-        """The id names the funds too: if they shrink before it is mined it is refused, and retried when they change."""
+        """The id names the funds too: if they shrink before it is mined it is refused, and retried when they change.
+
+        It also tells a batch that was made anew, or whose root was struck, from what was posted before.
+        """
+        version = f"{int(batch.unix_s * 1_000)}.{batch.strikes}"
         args = (CREDIT_POOL_ID, batch.epoch, batch.root, batch.leaves, batch.promised_micro)
-        await self._enqueue(f"payout:{batch.epoch}:root:{pool.funded}", self.settlement.encode_call("post_root", *args))
+        await self._enqueue(
+            f"payout:{batch.epoch}:{version}:root:{pool.funded}", self.settlement.encode_call("post_root", *args)
+        )
 
     async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
         lacking = batch.promised_micro - pool.funded

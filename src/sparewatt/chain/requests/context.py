@@ -6,7 +6,7 @@ An account whose key the network holds signs (EIP-712, EIP-2612); a relayer send
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparewatt.accounts.custody import Custody
@@ -25,6 +25,9 @@ from sparewatt.protocol.typed_message import TypedMessage, contract_domain, mess
 from sparewatt.store.chain_requests import ChainRequestRow
 from sparewatt.store.database import Database
 
+PAYMENT_GAS = 200_000
+"""The limit of a permit, and of the faucet: twice what known tokens take. Without an estimate, which needs the calls
+before it to be mined, the calls of a payment get into one block."""
 SIGNATURE_LIFE_S = 86_400
 """A day. If the chain is away for longer, the request is refused and the user asks again."""
 
@@ -39,9 +42,18 @@ class RequestContext:
     """Called when a key is needed: a gateway that starts at the same time makes the secret."""
     test_money: bool
     clock: Clock
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What never changes on a chain: the token, and the domain of its permits."""
 
     async def view(self, contract: Contract, function: str, *args: object) -> Any:
         return await call_view(self.client, contract, function, *args)
+
+    async def token(self) -> Contract:
+        """The one that the settlement contract takes."""
+        if "token" not in self._known:
+            self._known["token"] = await settlement_token(self.client, self.contracts[SETTLEMENT])
+        token: Contract = self._known["token"]
+        return token
 
     async def deadline(self) -> int:
         """For a signature that is made now, in chain time."""
@@ -76,7 +88,7 @@ class RequestContext:
 
         `may_mint`: whether somebody has paid for the missing test money. Raises InvalidField if money is missing.
         """
-        token = await settlement_token(self.client, self.contracts[SETTLEMENT])
+        token = await self.token()
         missing = micro - int(await self.view(token, "balanceOf", key.address))
         return [
             *self._faucet_calls(token, key.address, missing, may_mint=may_mint),
@@ -89,7 +101,10 @@ class RequestContext:
         if not (self.test_money and may_mint):
             short = format_usd(Nano(missing * NANO_PER_MICRO))
             raise InvalidField(f"{address} lacks ${short} of the token at {token.address}: send it there first.")
-        return [("faucet", token.encode_call("faucet", address, missing))]
+        return [("faucet", self.faucet(token, address, missing))]
+
+    def faucet(self, token: Contract, address: str, micro: int) -> ContractCall:
+        return replace(token.encode_call("faucet", address, micro), gas_limit=PAYMENT_GAS)
 
     async def permit(self, token: Contract, key: SigningKey, spender: Contract, micro: int) -> ContractCall:
         return await self.permit_address(token, key, spender.address, micro)
@@ -100,9 +115,13 @@ class RequestContext:
         permit = Permit(key.address, spender, micro, nonce, deadline)
         signature = key.sign(message_digest(await self._token_domain(token), permit))
         r, s, v = signature[:32], signature[32:64], signature[64]
-        return token.encode_call("permit", key.address, spender, micro, deadline, v, r, s)
+        call = token.encode_call("permit", key.address, spender, micro, deadline, v, r, s)
+        return replace(call, gas_limit=PAYMENT_GAS)
 
     async def _token_domain(self, token: Contract) -> Domain:
         """EIP-2612: the token's own name and version."""
-        name, version = await self.view(token, "name"), await self.view(token, "version")
-        return Domain(name, version, chain_id=self.chain_id, verifying_contract=token.address)
+        if "domain" not in self._known:
+            name, version = await self.view(token, "name"), await self.view(token, "version")
+            self._known["domain"] = Domain(name, version, chain_id=self.chain_id, verifying_contract=token.address)
+        domain: Domain = self._known["domain"]
+        return domain

@@ -1,12 +1,12 @@
 """Credits that were held for a request become tokens at the account's address, for a lease's deposit or a bond.
 
-With test money the faucet mints what is missing. Elsewhere the amount goes into the next payout root, as earned and spent
-at once, and is claimed when that root is ripe: the request waits until then.
+With test money the faucet mints what is missing. Elsewhere the amount goes into the next payout root, as earned and
+spent at once, and is claimed when that root is ripe: the request waits until then.
 """
 
 from __future__ import annotations
 
-from sparewatt.chain.money.settlement_contract import SETTLEMENT, claim_call, settlement_token
+from sparewatt.chain.money.settlement_contract import SETTLEMENT, claim_call
 from sparewatt.chain.requests.context import RequestContext
 from sparewatt.chain.requests.handler import CallBatch, NamedCall
 from sparewatt.core.errors import InvalidField
@@ -25,7 +25,7 @@ async def held_payment(
     context: RequestContext, row: ChainRequestRow, key: SigningKey, *, spender: Contract, micro: int
 ) -> CallBatch:
     """The calls that let `spender` take `micro` from the key's address, or a wait. Raises InvalidField."""
-    token = await settlement_token(context.client, context.contracts[SETTLEMENT])
+    token = await context.token()
     missing = micro - int(await context.view(token, "balanceOf", key.address))
     if missing > 0:
         bringing = await _bring(context, row, token, key.address, missing)
@@ -48,7 +48,7 @@ async def _bring(
         return await _claim(context, hold, address)
     if not context.test_money:
         raise InvalidField("This chain's money is no test money, as the gateway said. Check its settings, ask again.")
-    return [("faucet", token.encode_call("faucet", address, missing))]
+    return [("faucet", context.faucet(token, address, missing))]
 
 
 async def _claim(context: RequestContext, hold: CreditHoldRow, address: str) -> list[NamedCall] | None:

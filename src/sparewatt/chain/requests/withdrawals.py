@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparewatt.chain.money.settlement_contract import SETTLEMENT, settlement_token
+from sparewatt.chain.money.settlement_contract import SETTLEMENT
 from sparewatt.chain.outbox import enqueue
 from sparewatt.chain.requests.context import RequestContext
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
@@ -54,7 +54,7 @@ class WithdrawHandler(RequestHandler):
 
     async def _deposit(self, row: ChainRequestRow, key: SigningKey) -> CallBatch:
         context, settlement = self.context, self.context.contracts[SETTLEMENT]
-        token = await settlement_token(context.client, settlement)
+        token = await context.token()
         micro = int(await context.view(token, "balanceOf", key.address))
         if not micro:
             return CallBatch()
@@ -73,7 +73,7 @@ class WithdrawHandler(RequestHandler):
 
 @dataclass(frozen=True, slots=True)
 class ExitHandler(RequestHandler):
-    """Step 0 asks the contract, step 1 waits until it has paid and sends the tokens on to the receiver, if there is one.
+    """Step 0 asks the contract. For a receiver, step 1 waits until it has paid and sends the tokens on.
 
     The tokens are sent by `transferFrom`, which the operator's key alone may call: it has the permit.
     """
@@ -110,10 +110,7 @@ class ExitHandler(RequestHandler):
         amount, _ = await context.view(context.contracts[SETTLEMENT], "exit_of", row.address)
         if int(amount):
             return False
-        key, token = (
-            await context.account_key(row),
-            await settlement_token(context.client, context.contracts[SETTLEMENT]),
-        )
+        key, token = await context.account_key(row), await context.token()
         micro = min(row.micro, int(await context.view(token, "balanceOf", row.address)))
         if not micro:
             raise InvalidField("The exit paid nothing: all credits were spent, or given.")

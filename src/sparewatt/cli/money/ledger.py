@@ -40,7 +40,7 @@ def _report(reply: ApiReply, *, as_json: bool) -> None:
     if not reply.parse(LedgerAudit).in_order:
         raise CliError(
             "The books are not in order.",
-            next_step="Wrong balances: 'sparewatt ledger rebuild'. Anything else is a bug, or a theft; please report it.",
+            next_step="Wrong balances: 'sparewatt ledger rebuild'. Anything else is a bug or a theft; report it.",
         )
 
 

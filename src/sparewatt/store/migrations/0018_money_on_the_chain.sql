@@ -42,7 +42,8 @@ CREATE INDEX former_chain_keys_by_account ON former_chain_keys (account_id);
 
 -- A root waits before it can be claimed, by the chain's time, and a guardian may strike it meanwhile.
 ALTER TABLE payout_batches
-    ADD COLUMN ripe_at timestamptz, ADD COLUMN is_ripe boolean NOT NULL DEFAULT false, ADD COLUMN struck_at timestamptz;
+    ADD COLUMN ripe_at timestamptz, ADD COLUMN is_ripe boolean NOT NULL DEFAULT false,
+    ADD COLUMN struck_at timestamptz, ADD COLUMN strikes int NOT NULL DEFAULT 0;
 UPDATE payout_batches SET is_ripe = posted_at IS NOT NULL;
 
 -- The comparison of the books with the chain: asked for by gateways, done by the chain's process, which alone reads the

@@ -29,10 +29,11 @@ GROUP BY h.account_id ORDER BY h.account_id
 DELETE FROM slices WHERE instance LIKE 'hold:%'
 
 -- name: forget_chain
--- Everything that refers to contracts. What was asked for and not begun is done with the new ones.
-WITH _1 AS (DELETE FROM chain_events), _2 AS (DELETE FROM chain_blocks), _3 AS (DELETE FROM chain_index),
-    _4 AS (DELETE FROM chain_readers), _5 AS (DELETE FROM chain_senders), _6 AS (DELETE FROM chain_pockets),
-    _7 AS (DELETE FROM booked_events), _8 AS (DELETE FROM payout_claims)
+-- Everything that refers to contracts, but the row of the index: it is begun anew for the next ones, and its counters go
+-- on. A deposit that was asked for and not begun is made with the new contracts.
+WITH _1 AS (DELETE FROM chain_events), _2 AS (DELETE FROM chain_blocks), _3 AS (DELETE FROM chain_readers),
+    _4 AS (DELETE FROM chain_senders), _5 AS (DELETE FROM chain_pockets), _6 AS (DELETE FROM booked_events),
+    _7 AS (DELETE FROM payout_claims)
 DELETE FROM chain_requests WHERE kind <> 'deposit'
 
 -- name: fail_decided_requests

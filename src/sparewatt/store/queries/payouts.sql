@@ -32,12 +32,12 @@ SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::big
 
 -- name: batches
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck, strikes
 FROM payout_batches WHERE $1::bigint IS NULL OR epoch < $1 ORDER BY epoch DESC LIMIT $2
 
 -- name: find_batch
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck, strikes
 FROM payout_batches WHERE epoch = $1
 
 -- name: paid_to
@@ -57,7 +57,7 @@ FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch WHERE l.account_
 
 -- name: first_unposted_batch
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck, strikes
 FROM payout_batches WHERE posted_at IS NULL ORDER BY epoch LIMIT 1
 
 -- name: claimable
@@ -86,7 +86,7 @@ UPDATE payout_batches SET is_ripe = true
 WHERE posted_at IS NOT NULL AND NOT is_ripe AND ripe_at <= to_timestamp($1::float8)
 
 -- name: mark_struck
-UPDATE payout_batches SET struck_at = now(), posted_at = NULL, posted_tx = NULL, ripe_at = NULL
+UPDATE payout_batches SET struck_at = now(), strikes = strikes + 1, posted_at = NULL, posted_tx = NULL, ripe_at = NULL
 WHERE epoch = $1 AND posted_at IS NOT NULL AND NOT is_ripe RETURNING epoch
 
 -- name: post_struck_again

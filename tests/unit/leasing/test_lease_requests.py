@@ -1,0 +1,55 @@
+"""What is refused before a renter's request costs gas, and how often a renter may ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_changes
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from sparewatt.core.errors import InvalidField
+from sparewatt.leasing.lease_requests import ATTEMPTS_MAX, ORDER_LIFE_S_MAX, ORDERS_PER_HOUR, check_order, limit_of
+from sparewatt.protocol.contracts.match import OrderTerms
+from sparewatt.store.request_params import ChainRequestKind, OrderParams
+
+NOW = 1_800_000_000.0
+TERMS = OrderTerms(
+    *(0, 0, 0, 0, 0, 1, 0, 0, 0, 6_000_000, 0, bytes(32), 0, 800, 400, 30, 20, 10, 100, 600, 86_400), (), ()
+)
+ASKED = OrderParams(TERMS, "0x" + "ab" * 32, int(NOW) + 3_600, 2)
+TEN_MINUTES = 1_000_000
+
+REFUSED = [
+    ("expired", {"expires_at": int(NOW)}, TEN_MINUTES, "expires_at"),
+    ("too far ahead", {"expires_at": int(NOW) + ORDER_LIFE_S_MAX + 1}, TEN_MINUTES, "expires_at"),
+    ("too many attempts", {"max_attempts": ATTEMPTS_MAX + 1}, TEN_MINUTES, "max_attempts"),
+    ("a negative number of attempts", {"max_attempts": -1}, TEN_MINUTES, "max_attempts"),
+    ("a deposit below ten minutes of the highest price", {}, TEN_MINUTES - 1, "deposit"),
+    ("no deposit", {"terms": with_changes(TERMS, max_price_uusd=0)}, 0, "deposit"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "deposit", "param"), [each[1:] for each in REFUSED], ids=[each[0] for each in REFUSED]
+)
+def test_what_the_contract_would_refuse_is_refused_before(changes: dict[str, Any], deposit: int, param: str) -> None:
+    with pytest.raises(InvalidField) as caught:
+        check_order(replace(ASKED, **changes), deposit_micro=deposit, unix_s=NOW)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"expires_at": int(NOW) + ORDER_LIFE_S_MAX}, {"max_attempts": ATTEMPTS_MAX}, {"max_attempts": 0}]
+)
+def test_what_it_takes_is_taken(changes: dict[str, Any]) -> None:
+    check_order(replace(ASKED, **changes), deposit_micro=TEN_MINUTES, unix_s=NOW)
+
+
+def test_auctions_are_limited_per_hour_and_the_end_of_a_lease_never_is() -> None:
+    """Whoever used up the limit must still be able to stop paying."""
+    limited = {kind for kind in ChainRequestKind if limit_of(kind) is not None}
+    assert limited == {ChainRequestKind.ORDER, ChainRequestKind.REOPEN}
+    limit = limit_of(ChainRequestKind.ORDER)
+    assert limit is not None
+    assert (limit.requests, limit.seconds) == (ORDERS_PER_HOUR, 3_600)
