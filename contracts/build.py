@@ -1,5 +1,7 @@
 """Compiles the contracts into the package: one JSON artifact each, with its ABI and bytecode. `--check` only compares.
 
+Functions and events are written once more, without bytecode, for the processes that only read the chain.
+
 The build is reproducible: the bytes depend on the sources and the pinned compiler only. So no installation needs the
 compiler, and anyone can verify a deployed contract.
 """
@@ -19,6 +21,7 @@ from vyper.exceptions import VyperException, VyperInternalException
 
 ROOT = Path(__file__).resolve().parent.parent
 ARTIFACTS = ROOT / "src" / "sparewatt" / "chain" / "artifacts"
+READERS_ABI = ROOT / "src" / "sparewatt" / "evm" / "abi"
 CODE_BYTES_MAX = 24_576  # EIP-170
 
 
@@ -48,25 +51,36 @@ def artifact_text(artifact: dict[str, Any]) -> str:
     return json.dumps(artifact, sort_keys=True, separators=(",", ":")) + "\n"
 
 
+def readers_abi(artifact: dict[str, Any]) -> dict[str, Any]:
+    """Of an ABI only what a reader of the chain needs: names and types of functions and events."""
+    fields = ("type", "name", "inputs", "outputs")
+    entries = [entry for entry in artifact["abi"] if entry["type"] in {"function", "event"}]
+    return {"abi": [{field: entry[field] for field in fields if field in entry} for entry in entries]}
+
+
 def artifact_texts() -> Iterator[tuple[Path, str]]:
     for path in contract_paths():
-        yield ARTIFACTS / f"{path.stem}.json", artifact_text(compiled(path))
+        artifact = compiled(path)
+        yield ARTIFACTS / f"{path.stem}.json", artifact_text(artifact)
+        yield READERS_ABI / f"{path.stem}.json", artifact_text(readers_abi(artifact))
 
 
 def check() -> int:
     texts = dict(artifact_texts())
-    stale = [path.name for path, text in texts.items() if not path.exists() or path.read_text() != text]
-    extra = [path.name for path in ARTIFACTS.glob("*.json") if path not in texts]
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    extra = [path for folder in (ARTIFACTS, READERS_ABI) for path in folder.glob("*.json") if path not in texts]
     if stale or extra:
-        print(f"These artifacts do not match the sources: {', '.join(sorted(stale + extra))}. Run: make contracts")
+        names = sorted(str(path.relative_to(ROOT)) for path in stale + extra)
+        print(f"These artifacts do not match the sources: {', '.join(names)}. Run: make contracts")
     return 1 if stale or extra else 0
 
 
 def write() -> int:
-    ARTIFACTS.mkdir(parents=True, exist_ok=True)
     for path, text in artifact_texts():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        print(f"{path.stem:20} {json.loads(text)['runtime_bytes']:6} bytes")
+        if path.parent == ARTIFACTS:
+            print(f"{path.stem:20} {json.loads(text)['runtime_bytes']:6} bytes")
     return 0
 
 

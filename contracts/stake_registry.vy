@@ -180,7 +180,7 @@ def finish_unbond():
     """
     @notice Make the caller's unbonded stake payable, once its delay is over.
     """
-    payouts._owe(msg.sender, validator_set._finish_unbonding(msg.sender))
+    payouts._owe_openly(msg.sender, validator_set._finish_unbonding(msg.sender))
 
 
 # Providers
@@ -247,7 +247,7 @@ def finish_unbond_bond(provider: address):
     @notice Make a provider's unbonded bond payable, once its delay is over. Anyone may call it.
     @param provider The provider.
     """
-    payouts._owe(provider, bonds._finish_unbonding(provider))
+    payouts._owe_openly(provider, bonds._finish_unbonding(provider))
 
 
 # For the order contract
@@ -338,9 +338,9 @@ def slash(
 def _share(amount: uint256, claimant: address, harmed: address):
     bounty: uint256 = amount * CLAIMANT_BPS // BPS
     damages: uint256 = amount * HARMED_BPS // BPS
-    payouts._owe(claimant, bounty)
-    payouts._owe(insurance if harmed == empty(address) else harmed, damages)
-    payouts._owe(insurance, amount - bounty - damages)
+    payouts._owe_openly(claimant, bounty)
+    payouts._owe_openly(insurance if harmed == empty(address) else harmed, damages)
+    payouts._owe_openly(insurance, amount - bounty - damages)
 
 
 @internal

@@ -94,7 +94,7 @@ def publish_book(
     assert self._root_of(leaves) == task.bid_root, "WRONG_LEAVES"
     self.demand_of[task.order_id][task.attempt].published = True
     self.demand_of[task.order_id][task.attempt].bond = 0
-    payouts._owe(msg.sender, demand.bond)
+    payouts._owe_openly(msg.sender, demand.bond)
     log BookPublished(order_id=task.order_id, attempt=convert(task.attempt, uint256), publisher=msg.sender)
 
 
@@ -111,7 +111,7 @@ def punish_silence(task: match_rule.Task, record: awards.Record, votes: DynArray
     demand: Demand = self._require_demand(task, record)
     assert block.timestamp > demand.at + BOOK_S, "TOO_EARLY"
     self.demand_of[task.order_id][task.attempt].bond = 0
-    payouts._owe(demand.demander, demand.bond)
+    payouts._owe_openly(demand.demander, demand.bond)
     if len(votes) > 0:
         assert block.timestamp <= demand.at + 2 * BOOK_S, "TOO_LATE"
         renter: address = (staticcall penalties.orders.order_facts(task.order_id)).renter

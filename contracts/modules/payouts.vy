@@ -16,6 +16,10 @@ event Withdrawn:
     receiver: indexed(address)
     amount: uint256
 
+event Owed:
+    account: indexed(address)
+    amount: uint256
+
 WITHDRAW_TYPEHASH: constant(bytes32) = keccak256(
     "Withdraw(address account,address receiver,uint256 nonce,uint256 deadline)"
 )
@@ -52,6 +56,14 @@ def withdraw_with_signature(account: address, receiver: address, deadline: uint2
 @internal
 def _owe(account: address, amount: uint256):
     self.owed[account] += amount
+
+
+@internal
+def _owe_openly(account: address, amount: uint256):
+    """`_owe` where no other event says to whom and how much."""
+    self._owe(account, amount)
+    if amount > 0:
+        log Owed(account=account, amount=amount)
 
 
 @internal

@@ -63,6 +63,7 @@ def make_services(clock: SystemClock, chance: random.Random) -> Services:
         table=make_crowd(clock, chance),
         accounting=None,
         people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
+        custody=Custody(bytes(32), rng=rng),
         secret=bytes(32),
         node_links={},
         port=1,

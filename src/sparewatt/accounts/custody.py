@@ -1,7 +1,8 @@
 """Custody of chain keys for accounts without a wallet: they are generated here, and stored only encrypted.
 
-They are sealed (AES-256-GCM) under a key derived from the network's secret and bound to the account's id: a row that is
-copied to another account does not open. An attacker needs both the secret and the database.
+An account has one, and so has each of its nodes that is a provider of leases. They are sealed (AES-256-GCM) under a key
+derived from the network's secret and bound to the ids of account and node: a row that is copied to another account or
+node does not open. An attacker needs both the secret and the database.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from sparewatt.accounts.sealer import Sealer, derive_key
 from sparewatt.core.errors import StartupError
-from sparewatt.core.ids import AccountId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import Rng
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.accounts import AccountStore
@@ -34,13 +35,19 @@ class Custody:
         self.fingerprint = derive_key(secret, b"sparewatt secret fingerprint")
         self._rng = rng
 
-    def make(self, account_id: AccountId) -> SealedChainKey:
+    def make(self, account_id: AccountId, node_id: NodeId | None = None) -> SealedChainKey:
+        """The account's own key, or that of one of its nodes as a provider."""
         key = SigningKey.generate(rng=self._rng)
-        return SealedChainKey(key.address, self._sealer.seal(bytes.fromhex(key.secret_hex()), bound_to=account_id))
+        secret = bytes.fromhex(key.secret_hex())
+        return SealedChainKey(key.address, self._sealer.seal(secret, bound_to=_name(account_id, node_id)))
 
-    def open(self, account_id: AccountId, sealed: bytes) -> SigningKey:
-        """Raises ValueError if it was sealed for another account, under another secret, or was changed."""
-        return SigningKey(self._sealer.open(sealed, bound_to=account_id))
+    def open(self, account_id: AccountId, sealed: bytes, node_id: NodeId | None = None) -> SigningKey:
+        """Raises ValueError if it was sealed for another account or node, under another secret, or was changed."""
+        return SigningKey(self._sealer.open(sealed, bound_to=_name(account_id, node_id)))
+
+
+def _name(account_id: AccountId, node_id: NodeId | None) -> str:
+    return account_id if node_id is None else f"{account_id} {node_id}"
 
 
 def read_secret(text: str) -> bytes:

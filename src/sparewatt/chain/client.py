@@ -14,10 +14,10 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import BlockNotFound, TransactionNotFound
 from web3.types import FilterParams, RPCEndpoint, TxParams
 
-from sparewatt.chain.model import BlockHeader, ChainIdentity, ContractCall, GasFees, RawLog, TransactionReceipt, hex_of
 from sparewatt.chain.reverts import translate_chain_errors
-from sparewatt.core.errors import ChainRefused, ChainUnavailable
+from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable
 from sparewatt.core.limits import CHAIN_CALL_S
+from sparewatt.evm.model import BlockHeader, ChainIdentity, ContractCall, GasFees, RawLog, TransactionReceipt, hex_of
 
 _T = TypeVar("_T")
 
@@ -25,6 +25,9 @@ GAS_HEADROOM_NUM, GAS_HEADROOM_DEN = 3, 2
 """Half again: the cost of a call depends on the time of its block, and the estimate is made for the last block."""
 BASE_FEE_ROOM = 2
 """The base fee may double (six full blocks) before a transaction has to be replaced by one that pays more."""
+
+TIP_WEI = 10**9
+"""One gwei, where the node has no suggestion."""
 
 
 class ChainClient:
@@ -74,6 +77,10 @@ class ChainClient:
         """How many transactions of this address are in blocks."""
         return int(await self._await_reply(self._web3.eth.get_transaction_count(_checksum(address), "latest")))
 
+    async def balance(self, address: str) -> int:
+        """In wei: what pays for gas."""
+        return int(await self._await_reply(self._web3.eth.get_balance(_checksum(address))))
+
     async def code(self, address: str) -> bytes:
         return bytes(await self._await_reply(self._web3.eth.get_code(_checksum(address))))
 
@@ -109,8 +116,15 @@ class ChainClient:
         if base_fee_wei is None:
             price_wei = int(await self._await_reply(self._web3.eth.gas_price))
             return GasFees(max_wei=price_wei, tip_wei=price_wei)
-        tip_wei = int(await self._await_reply(self._web3.eth.max_priority_fee)) if base_fee_wei else 0
+        tip_wei = await self._tip_wei() if base_fee_wei else 0
         return GasFees(max_wei=BASE_FEE_ROOM * base_fee_wei + tip_wei, tip_wei=tip_wei)
+
+    async def _tip_wei(self) -> int:
+        """As the node suggests; not all nodes have the method."""
+        try:
+            return int(str(await self.request("eth_maxPriorityFeePerGas")), 16)
+        except (ChainRefused, ValueError):
+            return TIP_WEI
 
     # writes
 
@@ -122,7 +136,7 @@ class ChainClient:
         """
         try:
             await self._await_reply(self._web3.eth.send_raw_transaction(raw))
-        except ChainRefused:
+        except (ChainRefused, ChainReverted):
             return False
         return True
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import (
     LOCAL_PLAN,
@@ -14,7 +13,7 @@ from sparewatt.chain.contracts import (
     PUBLIC_PLAN,
     DeploymentRecord,
     DeploymentStep,
-    get_record,
+    get_current_record,
     read_plan,
     shipped_artifacts,
     shipped_contracts,
@@ -22,12 +21,13 @@ from sparewatt.chain.contracts import (
 )
 from sparewatt.chain.deployment import send_directly, shipped_deployment
 from sparewatt.chain.follower import ChainFollower
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.settlement_contract import TOKEN, call_view
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, InvalidField
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import SystemRng
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import hex_of
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.machine.data_dir import make_private_dir
 from sparewatt.protocol.signing import SigningKey
@@ -87,7 +87,7 @@ async def fund(client: ChainClient, folder: Path, *, address: str, amount_usd: s
     if amount <= 0 or amount % NANO_PER_MICRO:
         raise InvalidField("The amount must be more than nothing, with at most six decimals.")
     units = amount // NANO_PER_MICRO
-    call = shipped_contracts(get_record(folder))[TOKEN].encode_call("faucet", address, units)
+    call = shipped_contracts(get_current_record(folder))[TOKEN].encode_call("faucet", address, units)
     key, chain_id = SigningKey.generate(rng=SystemRng()), (await client.identity()).chain_id
     receipt = await send_directly(client, call, key, nonce=0, chain_id=chain_id, clock=SystemClock())
     if not receipt.succeeded:
@@ -99,7 +99,7 @@ async def sync(
     client: ChainClient, folder: Path, dsn: str, *, rebuild: bool, another_chain: bool = False
 ) -> tuple[int, int]:
     """Bring the index up to the head. Returns its last block and its number of events."""
-    record = get_record(folder)
+    record = get_current_record(folder)
     database = await Database.connect(dsn)
     try:
         contracts = shipped_contracts(record)

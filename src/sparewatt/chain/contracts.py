@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
 import msgspec
 
-from sparewatt.chain.abi import Artifact, Contract
-from sparewatt.chain.model import RawLog
-from sparewatt.core.errors import ContractsMissing, StartupError
-from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.core.errors import ContractsMissing, ContractsOutdated, StartupError
+from sparewatt.evm.contract_abi import Artifact, Contracts
+from sparewatt.evm.model import bytes_of, hex_of
+from sparewatt.protocol.signing import keccak256
 
 RECORD_FILE = "contracts.json"
+CHAIN_TAG_DIGITS = 12
 LOCAL_PLAN, PUBLIC_PLAN = "local", "public"
 """With short times and a test token of its own; with a public network's times, for a token that exists."""
 PLAN_FILES = {LOCAL_PLAN: "plan.json", PUBLIC_PLAN: "plan_public.json"}
@@ -54,44 +54,10 @@ class DeploymentRecord(msgspec.Struct, frozen=True):
     def addresses(self) -> dict[str, str]:
         return {name: deployed.address for name, deployed in self.contracts.items()}
 
-
-class Contracts:
-    """All our contracts on one chain, by name and by address."""
-
-    def __init__(self, artifacts: Mapping[str, Artifact], addresses: Mapping[str, str]) -> None:
-        self._by_name = {
-            name: Contract(name, addresses[name].lower(), artifacts[name].abi)
-            for name in artifacts
-            if name in addresses
-        }
-        self._by_address = {contract.address: contract for contract in self._by_name.values()}
-
-    def __getitem__(self, name: str) -> Contract:
-        try:
-            return self._by_name[name]
-        except KeyError:
-            raise ContractsMissing(
-                f"The contract {name!r} is not deployed on this chain. 'sparewatt chain deploy' does it."
-            ) from None
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._by_name
-
     @property
-    def addresses(self) -> dict[str, str]:
-        return {name: contract.address for name, contract in sorted(self._by_name.items())}
-
-    def decode_logs(self, logs: Sequence[RawLog]) -> list[ChainEvent]:
-        """The events in the logs of whole blocks, in the chain's order. Logs that no ABI describes are left out."""
-        counts: Counter[bytes] = Counter()
-        events = []
-        for log in sorted(logs, key=lambda log: (log.block_number, log.log_index)):
-            contract = self._by_address.get(log.address)
-            event = contract.decode_log(log, ordinal=counts[log.tx_hash]) if contract else None
-            counts[log.tx_hash] += 1
-            if event is not None:
-                events.append(event)
-        return events
+    def chain_tag(self) -> str:
+        """Tells chains apart in the books."""
+        return self.genesis_hash.removeprefix("0x")[:CHAIN_TAG_DIGITS]
 
 
 def shipped_artifacts() -> dict[str, Artifact]:
@@ -135,4 +101,41 @@ def get_record(folder: Path) -> DeploymentRecord:
         raise ContractsMissing(
             f"There is no record of contracts in {folder}. 'sparewatt chain deploy' makes one; --data says where it is."
         )
+    return record
+
+
+def outdated_contracts(
+    record: DeploymentRecord, artifacts: Mapping[str, Artifact], *, wanted: Iterable[str] = ()
+) -> list[str]:
+    """The contracts of a deployment that this release has in another form, or not at all, and those that it lacks.
+
+    `wanted`: what the plan of this release creates.
+    """
+    changed = {
+        name
+        for name, placed in record.contracts.items()
+        if name not in artifacts or made_of(artifacts[name]) != placed.made_of
+    }
+    return sorted(changed | (set(wanted) - set(record.contracts)))
+
+
+def made_of(artifact: Artifact) -> str:
+    """The hash of the code that an artifact deploys."""
+    return hex_of(keccak256(bytes_of(artifact.bytecode)))
+
+
+def outdated_error(names: Iterable[str], folder: Path) -> ContractsOutdated:
+    return ContractsOutdated(
+        f"The contracts in {folder} are of another release ({', '.join(names)}). Run the release that deployed them, "
+        "or deploy this one's with 'sparewatt chain deploy --data' and a new folder, and give that to 'sparewatt chain "
+        "run'. What stands in the old contracts stays there, and is withdrawn with the old release."
+    )
+
+
+def get_current_record(folder: Path) -> DeploymentRecord:
+    """Raises ContractsMissing, or ContractsOutdated if this release cannot talk to the contracts."""
+    record = get_record(folder)
+    names = outdated_contracts(record, shipped_artifacts())
+    if names:
+        raise outdated_error(names, folder)
     return record

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.model import BlockHeader, ChainIdentity, RawLog, hex_of
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.core.log import Logger
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import BlockHeader, ChainIdentity, RawLog, hex_of
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.chain import BlockRef, ChainIndexRow, ChainStore
 

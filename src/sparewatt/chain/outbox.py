@@ -11,19 +11,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
-from sparewatt.chain.rules import OutboxAction, TransactionStatus, bumped_fees, next_outbox_action
-from sparewatt.chain.signer import TransactionSigner, signed_gas_limit
+from sparewatt.chain.rules import (
+    OutboxAction,
+    TransactionStatus,
+    bumped_fees,
+    first_fees,
+    may_decide_refusal,
+    missing_nonces,
+    next_outbox_action,
+    waiting_s,
+)
+from sparewatt.chain.senders import STUCK_S
+from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.errors import ChainRefused, ChainReverted, InvalidField
 from sparewatt.core.limits import KIB
 from sparewatt.core.log import Logger
+from sparewatt.evm.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
+from sparewatt.evm.transactions import signed_gas_limit
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
-from sparewatt.store.chain import ChainStore, OutboxRow
+from sparewatt.store.chain import ChainStore, OutboxRow, OutboxState
 
 _log = Logger("sparewatt.chain")
 CALL_BYTES_MAX = 128 * KIB
@@ -32,6 +43,9 @@ IN_FLIGHT_MAX = 64
 """Transactions of one key at once: nodes keep about as many of one sender in their pool."""
 SIGNED_PER_STEP = 16
 """Rows that get a nonce in one step; each needs a few requests to the chain."""
+CAP_WEI = 500 * 10**9
+"""The most that a transaction may pay per gas, unless the operator says otherwise: 500 gwei, a rare day on mainnet."""
+TRANSFER_GAS = 21_000
 TRIES_MAX = 5
 """How often a call that would revert is tried before the row ends as refused."""
 Checkpoint = Callable[[str], None]
@@ -59,32 +73,65 @@ class OutboxSender:
     chain_id: int
     depth: int
     checkpoint: Checkpoint = lambda _: None
+    cap_wei: int = CAP_WEI
+    stuck_s: float = STUCK_S
+    """A sender whose transaction has waited this long for a block gets no further nonce."""
     _warned: set[int] = field(default_factory=set, init=False)
 
     async def step(self) -> bool:
-        """One round for every key. True while a row is in flight."""
-        busy = [await self._advance_sender(sender) for sender in self.signer.addresses]
+        """One round for every key with work. True while a row is in flight."""
+        busy = await self.store.list_open_senders(self.signer.addresses)
+        for sender in busy:
+            try:
+                await self._advance_sender(sender)
+            except (ChainRefused, ChainReverted) as error:  # of this sender only: the others go on
+                _log.warning("sender_postponed", sender=sender, why=error.code)
         await self.store.finalize(depth=self.depth)
         self.checkpoint("finished")
-        return any(busy)
+        return bool(busy)
 
-    async def _advance_sender(self, sender: str) -> bool:
+    async def _advance_sender(self, sender: str) -> None:
         rows = await self.store.list_in_flight(sender, limit=IN_FLIGHT_MAX)
-        decided = await self.store.list_decided(sender, limit=min(SIGNED_PER_STEP, IN_FLIGHT_MAX - len(rows)))
-        if not rows and not decided:
-            return False
         nonce, head = await self.client.next_nonce(sender), await self.client.head()
         statuses = await asyncio.gather(*(self._read_status(row, nonce=nonce, head=head) for row in rows))
         for row, status in zip(rows, statuses, strict=True):
-            await self._apply(next_outbox_action(row, status, depth=self.depth), row, status)
+            action = next_outbox_action(row, status, depth=self.depth, cap_wei=self.cap_wei)
+            await self._apply(action, row, status)
+        if waiting_s(rows) > self.stuck_s:
+            await self._fill_gaps(sender, missing_nonces(nonce, rows))
+            return
+        room = min(SIGNED_PER_STEP, IN_FLIGHT_MAX - len(rows))
+        await self._sign_decided(await self.store.list_decided(sender, limit=room), nonce_min=nonce)
+
+    async def _sign_decided(self, decided: Sequence[OutboxRow], *, nonce_min: int) -> None:
+        """A call of a request gets its nonce after those before it, or the chain would run them in another order."""
+        waiting: set[str | None] = set()
         for row in decided:
-            await self._sign_and_send(row, nonce_min=nonce, is_alone=not rows)
-        return True
+            if row.request_id not in waiting and not await self._sign_and_send(row, nonce_min=nonce_min):
+                waiting |= {row.request_id} - {None}
+
+    async def _fill_gaps(self, sender: str, nonces: Sequence[int]) -> None:
+        """Without a transaction under each missing nonce the later ones are never mined: send one that does nothing."""
+        for nonce in nonces:
+            fees = await self._first_fees()
+            if fees is None:
+                return
+            call = ContractCall(sender, b"", TRANSFER_GAS)
+            signed = self.signer.sign(
+                call, sender=sender, nonce=nonce, chain_id=self.chain_id, gas_limit=TRANSFER_GAS, fees=fees
+            )
+            business_id = f"gap:{sender}:{nonce}"
+            if await self.store.fill_nonce(business_id, sender, nonce=nonce, gas_limit=TRANSFER_GAS, signed=signed):
+                _log.warning("nonce_gap_filled", sender=sender, nonce=nonce)
+                await self.client.send(signed.raw)
 
     async def _read_status(self, row: OutboxRow, *, nonce: int, head: BlockHeader) -> TransactionStatus:
         receipt = await self._receipt(row)
         is_known = receipt is not None or await self.client.has_transaction(row.signed[-1].tx_hash)
-        return TransactionStatus(nonce, head.number, head.base_fee_wei or 0, receipt, is_known)
+        is_older_known = (
+            not is_known and len(row.signed) > 1 and await self.client.has_transaction(row.signed[-2].tx_hash)
+        )
+        return TransactionStatus(nonce, head.number, head.base_fee_wei or 0, receipt, is_known, is_older_known)
 
     async def _receipt(self, row: OutboxRow) -> TransactionReceipt | None:
         """Of the version that was mined; most likely that is the newest."""
@@ -110,20 +157,24 @@ class OutboxSender:
                 _log.warning("nonce_taken_by_another", sender=row.sender, nonce=row.nonce)
                 await self.store.note_lost(row, block_number=status.head_number)
             case OutboxAction.SIGN_ANEW:
-                await self._sign_and_send(row, nonce_min=status.sender_nonce, is_alone=False)
+                await self._sign_and_send(row, nonce_min=status.sender_nonce)
             case _ as never:
                 assert_never(never)
 
-    async def _sign_and_send(self, row: OutboxRow, *, nonce_min: int, is_alone: bool) -> None:
-        """A call that would revert counts as refused only if no row in flight could still change that."""
+    async def _sign_and_send(self, row: OutboxRow, *, nonce_min: int) -> bool:
+        """False if the call has no nonce yet: it would revert, or gas costs too much."""
         try:
             gas_limit = await self.client.gas_limit(_call(row), sender=row.sender)
         except (ChainReverted, ChainRefused) as error:
             reason = error.reason if isinstance(error, ChainReverted) else error.message
-            if is_alone:
+            in_flight = await self.store.list_in_flight(row.sender, limit=IN_FLIGHT_MAX)
+            if row.state is OutboxState.DECIDED and may_decide_refusal(row, in_flight):
                 await self.store.note_refused(row, reason, tries_max=TRIES_MAX)
-            return
-        fees = await self.client.fees()
+            return False
+        fees = await self._first_fees()
+        if fees is None:
+            self._warn_once(row, "gas_costs_too_much")
+            return False
 
         def sign(nonce: int) -> SignedTransaction:
             self.checkpoint("nonce taken")
@@ -133,20 +184,25 @@ class OutboxSender:
         self.checkpoint("signed")
         if signed is not None:
             await self._send(row, signed)
+        return signed is not None
+
+    async def _first_fees(self) -> GasFees | None:
+        base_fee_wei = (await self.client.head()).base_fee_wei or 0
+        return first_fees(await self.client.fees(), base_fee_wei=base_fee_wei, cap_wei=self.cap_wei)
 
     async def _send(self, row: OutboxRow, signed: SignedTransaction) -> None:
         if not await self.client.send(signed.raw):
-            self._warn_not_taken(row)
+            self._warn_once(row, "transaction_not_taken")
             return  # the next step reads from the chain why
         self.checkpoint("sent")
         await self.store.note_sent(row)
         self.checkpoint("noted as sent")
 
-    def _warn_not_taken(self, row: OutboxRow) -> None:
-        """Once per row, though it is sent again in every step."""
+    def _warn_once(self, row: OutboxRow, what: str) -> None:
+        """Per row, though it is tried again in every step."""
         if row.id not in self._warned:
             self._warned = {row.id} if len(self._warned) >= IN_FLIGHT_MAX else self._warned | {row.id}
-            _log.warning("transaction_not_taken", sender=row.sender, row=row.id)
+            _log.warning(what, sender=row.sender, row=row.id)
 
     async def _raise_fee(self, row: OutboxRow) -> None:
         """Replace a pending transaction by one with the same nonce and gas limit, and a higher fee.
@@ -157,9 +213,10 @@ class OutboxSender:
         if row.nonce is None:
             raise ValueError("a row in flight has a nonce")
         last = row.signed[-1]
-        fees = bumped_fees(last, await self.client.fees())
+        fees = bumped_fees(row, await self.client.fees(), cap_wei=self.cap_wei)
         signed = self._sign(row, nonce=row.nonce, gas_limit=signed_gas_limit(last.raw), fees=fees)
-        await self.store.sign_again(row, signed)
+        if not await self.store.sign_again(row, signed):
+            return  # another process raised it: the next step goes by what is stored
         _log.info("transaction_fee_raised", sender=row.sender, nonce=row.nonce, row=row.id, max_wei=fees.max_wei)
         self.checkpoint("fee raised")
         await self._send(row, signed)

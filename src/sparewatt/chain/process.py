@@ -6,30 +6,37 @@ It alone holds the operator's key and loads web3. If the chain or the database i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from contextlib import AsyncExitStack
 
 from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, get_record, shipped_contracts
+from sparewatt.chain.contracts import DeploymentRecord, get_current_record, shipped_contracts, shipped_plan
 from sparewatt.chain.deployment import shipped_deployment
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
 from sparewatt.chain.money.settlement_worker import SettlementConfig, SettlementWorker, make_settlement_worker
 from sparewatt.chain.outbox import OutboxSender
+from sparewatt.chain.restart import start_over_if_outdated
 from sparewatt.chain.settings import ChainSettings, check_chain_url
-from sparewatt.chain.signer import OPERATOR_KEY, TransactionSigner, load_or_make_key
+from sparewatt.chain.signer import OPERATOR_KEY, TransactionSigner, load_or_make_key, sender_key_name
 from sparewatt.core.clock import Clock, SystemClock
-from sparewatt.core.errors import ChainRefused, ChainUnavailable, StoreUnavailable
+from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsOutdated, StoreUnavailable
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.evm.contract_abi import Contracts
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.machine.signals import stop_event
 from sparewatt.store.database import Database
 
 _log = Logger("sparewatt.chain")
 BLOCK_S = 1.0
+"""Between two blocks that confirm others on a local chain, where each transaction has its own block at once."""
+BUSY_S = 0.05
+"""Between two rounds while a local chain has something to confirm."""
 RETRY_S = 1.0
+STARTED_OVER = b"started over\n"
+"""In the ready file: the contracts were of another release."""
+WEI_PER_GWEI = 10**9
 
 
 async def run_chain(settings: ChainSettings) -> None:
@@ -44,13 +51,17 @@ async def run_chain(settings: ChainSettings) -> None:
         worker = ChainWorker(settings, client, database, clock=SystemClock(), rng=SystemRng())
         while not stop.is_set():
             await worker.work(stop)
-            await _pause(stop, RETRY_S)
+            await _pause(RETRY_S, stop)
 
 
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
+async def _pause(seconds: float, *events: asyncio.Event) -> None:
+    """That long at most, until one of the events is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 class ChainWorker:
@@ -65,57 +76,84 @@ class ChainWorker:
         self._clock = clock
         self._rng = rng
         self._operator = load_or_make_key(settings.data / OPERATOR_KEY, rng=rng)
+        numbers = range(1, settings.senders + 1)
+        self._senders = [load_or_make_key(settings.data / sender_key_name(number), rng=rng) for number in numbers]
         self._next_block_s = clock.now_s()
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Rounds until stopped, or until the chain or the database is unavailable."""
+        """Rounds until stopped, or until the chain or the database is unavailable. A new request starts the next."""
         try:
-            follower, sender, settlement = await self._begin()
-            while not stop.is_set():
-                reorgs = follower.reorg_count
-                more = await self._round(follower, sender, settlement)
-                if follower.reorg_count != reorgs:
-                    return  # the reorg may have removed even our contracts: begin again
-                await _pause(stop, 0 if more else self._settings.poll_s)
-        except (ChainUnavailable, ChainRefused, StoreUnavailable) as error:
+            async with self._database.chain_requests.inserted() as asked:
+                await self._work(stop, asked)
+        except (ChainUnavailable, ChainRefused, ChainReverted, StoreUnavailable) as error:
             _log.warning("chain_work_postponed", why=error.code)
+
+    async def _work(self, stop: asyncio.Event, asked: asyncio.Event) -> None:
+        follower, sender, settlement = await self._begin()
+        while not stop.is_set():
+            reorgs = follower.reorg_count
+            asked.clear()
+            pause_s = await self._round(follower, sender, settlement)
+            if follower.reorg_count != reorgs:
+                return  # the reorg may have removed even our contracts: begin again
+            await _pause(pause_s, stop, asked)
 
     async def _begin(self) -> tuple[ChainFollower, OutboxSender, SettlementWorker | None]:
         settings, client, store = self._settings, self._client, self._database.chain
-        if settings.deploy:
-            record = await shipped_deployment(client, settings.data, clock=self._clock, rng=self._rng).ensure()
-        else:
-            record = get_record(settings.data)
+        record = await self._deployed()
         contracts = shipped_contracts(record)
         follower = ChainFollower(client, store, contracts, start_block=record.start_block)
         await follower.begin()
+        await store.set_problem(None)
         if settings.ready_file is not None:
-            await asyncio.to_thread(write_private, settings.ready_file, b"ready\n")
-        signer = TransactionSigner([self._operator])
-        sender = OutboxSender(client, store, signer, chain_id=record.chain_id, depth=settings.depth)
-        return follower, sender, self._settlement_worker(contracts, chain_id=record.chain_id)
+            is_new = await self._database.chain_restarts.awaits_cover()
+            await asyncio.to_thread(write_private, settings.ready_file, STARTED_OVER if is_new else b"ready\n")
+        signer, cap_wei = TransactionSigner([self._operator, *self._senders]), settings.max_fee_gwei * WEI_PER_GWEI
+        sender = OutboxSender(client, store, signer, chain_id=record.chain_id, depth=settings.depth, cap_wei=cap_wei)
+        return follower, sender, self._settlement_worker(contracts, record)
 
-    async def _round(self, follower: ChainFollower, sender: OutboxSender, settlement: SettlementWorker | None) -> bool:
+    async def _deployed(self) -> DeploymentRecord:
+        """Raises ContractsOutdated, after gateways were told: they answer for this process while it cannot work."""
+        settings = self._settings
+        try:
+            if not settings.deploy:
+                return get_current_record(settings.data)
+            if settings.test_money:
+                created = [step.create for step in shipped_plan() if step.create]
+                await start_over_if_outdated(self._database, settings.data, wanted=created)
+            return await shipped_deployment(self._client, settings.data, clock=self._clock, rng=self._rng).ensure()
+        except ContractsOutdated as error:
+            await self._database.chain.set_problem(error.message)
+            raise
+
+    async def _round(self, follower: ChainFollower, sender: OutboxSender, settlement: SettlementWorker | None) -> float:
+        """Returns the seconds until the next one."""
         more = await follower.step()
         busy = await sender.step()
         if settlement is not None:
             more |= await settlement.step()
-        if self._settings.mine and self._clock.now_s() >= self._next_block_s:
+        if self._settings.mine:
+            busy = busy or await self._database.chain.has_fresh_events(depth=self._settings.depth)
             await self._mine_if_due(busy=busy)
-        return more
+        if more:
+            return 0.0
+        return min(BUSY_S, self._settings.poll_s) if busy and self._settings.mine else self._settings.poll_s
 
     async def _mine_if_due(self, *, busy: bool) -> None:
         """Mine a block if a transaction waits for one, or an event for blocks on top of it."""
-        if busy or await self._database.chain.has_fresh_events(depth=self._settings.depth):
+        if busy and self._clock.now_s() >= self._next_block_s:
             await self._client.request("evm_mine")
             self._next_block_s = self._clock.now_s() + BLOCK_S
 
-    def _settlement_worker(self, contracts: Contracts, *, chain_id: int) -> SettlementWorker | None:
+    def _settlement_worker(self, contracts: Contracts, record: DeploymentRecord) -> SettlementWorker | None:
         """None without a settlement contract."""
         if SETTLEMENT not in contracts:
             return None
         settings = self._settings
-        config = SettlementConfig(chain_id, self._operator.address, settings.depth, settings.test_money)
+        senders = tuple(key.address for key in self._senders)
+        config = SettlementConfig(
+            record.chain_id, self._operator.address, settings.depth, settings.test_money, record.chain_tag, senders
+        )
         return make_settlement_worker(
             self._client, self._database, contracts, config=config, custody=self._custody, clock=self._clock
         )

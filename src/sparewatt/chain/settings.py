@@ -28,6 +28,10 @@ class ChainSettings:
     """Have a local chain mine a block every second while a transaction or event waits for one."""
     test_money: bool = False
     """The chain's token is for trying out: its faucet covers what deposits and payouts lack."""
+    senders: Annotated[int, Meta(ge=0, le=32)] = 0
+    """Keys beside the operator's that relay requests: sender-1.key and so on in `data`, made if they are missing."""
+    max_fee_gwei: Annotated[int, Meta(ge=1, le=1_000_000)] = 500
+    """The most that a transaction may pay per gas."""
     secret: str | None = field(default=None, repr=False)
     """The network's secret in 64 hex digits; the accounts' chain keys are sealed under it."""
     secret_file: Path | None = None

@@ -6,17 +6,20 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-import rlp
-from eth_account import Account
-
-from sparewatt.chain.model import ContractCall, GasFees, bytes_of
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
+from sparewatt.evm.model import ContractCall, GasFees
+from sparewatt.evm.transactions import sign_transaction
 from sparewatt.machine.data_dir import write_private
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.protocol.signing import SigningKey
 
 DEPLOYER_KEY, OPERATOR_KEY, GUARDIAN_KEY = "deployer.key", "operator.key", "guardian.key"
+
+
+def sender_key_name(number: int) -> str:
+    """The file of a key that relays requests, counted from 1."""
+    return f"sender-{number}.key"
 
 
 class TransactionSigner:
@@ -31,24 +34,8 @@ class TransactionSigner:
         self, call: ContractCall, *, sender: str, nonce: int, chain_id: int, gas_limit: int, fees: GasFees
     ) -> SignedTransaction:
         """An empty `call.to` creates a contract out of the data."""
-        transaction = {
-            "type": 2,
-            "chainId": chain_id,
-            "nonce": nonce,
-            "to": bytes_of(call.to),
-            "data": call.data,
-            "value": 0,
-            "gas": gas_limit,
-            "maxFeePerGas": fees.max_wei,
-            "maxPriorityFeePerGas": fees.tip_wei,
-        }
-        signed = Account.sign_transaction(transaction, self._by_address[sender].secret_hex())
-        return SignedTransaction(bytes(signed.hash), bytes(signed.raw_transaction), fees.max_wei, fees.tip_wei)
-
-
-def signed_gas_limit(raw: bytes) -> int:
-    """The gas limit in a signed transaction of type 2: the fifth field of its RLP list."""
-    return int.from_bytes(rlp.decode(raw[1:])[4], "big")
+        key = self._by_address[sender]
+        return sign_transaction(call, key, nonce=nonce, chain_id=chain_id, gas_limit=gas_limit, fees=fees)
 
 
 def load_or_make_key(path: Path, *, rng: Rng) -> SigningKey:

@@ -55,6 +55,7 @@ def _print_status(chain: ChainStatus) -> None:
         ("Chain id", output.format_optional(chain.chain_id, "{}")),
         ("Indexed block", output.format_count(chain.indexed_block) + head),
         ("Events", output.format_count(chain.events)),
+        *([("Payout roots", chain.payout_roots)] if chain.payout_roots else []),
         ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(chain.outbox.items())) or "empty"),
         *((f"Contract {name}", address) for name, address in sorted(chain.contracts.items())),
     ]
@@ -171,6 +172,8 @@ def sync(
 @click.option("--deploy", is_flag=True, default=None, help="Deploy the contracts if they are missing.")
 @click.option("--mine", is_flag=True, default=None, help="Mine blocks on a local chain while transactions wait.")
 @click.option("--test-money", is_flag=True, default=None, help="The faucet pays what deposits and payouts lack.")
+@click.option("--senders", type=int, help="Keys beside the operator's that relay requests.  [default: 0]")
+@click.option("--max-fee-gwei", type=int, help="The most that a transaction may pay per gas.  [default: 500]")
 @click.option("--secret-file", type=click.Path(path_type=Path), help="The network's secret.  [env: SPAREWATT_SECRET]")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
 @click.option("--yield-to-others", is_flag=True, help="Run with low CPU priority, below the gateway.")

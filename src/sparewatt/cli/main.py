@@ -33,6 +33,7 @@ SECTIONS = {
         "models": LazyCommand("sparewatt.cli.models:models", "List what is served, with prices."),
         "match": LazyCommand("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": LazyCommand("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
+        "market": LazyCommand("sparewatt.cli.market:market", "Show the ids that orders on chain use."),
         "top": LazyCommand("sparewatt.cli.top.top:top", "Watch what the network does right now."),
     },
     "Your account": {
@@ -44,6 +45,7 @@ SECTIONS = {
         "password": LazyCommand("sparewatt.cli.accounts.login:password", "Change or reset your password."),
         "credits": LazyCommand("sparewatt.cli.money.credits:credits_", "Show what you have to spend, and get more."),
         "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
+        "providers": LazyCommand("sparewatt.cli.providers:providers", "Offer your nodes for leases, with a bond."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
     },
     "Run a network": {

@@ -28,13 +28,15 @@ SparewattError                      code                     status  retry
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
 │   ├── ResponseNotFound            response_not_found         404    no
-│   └── AccountNotFound             account_not_found          404    no
+│   ├── AccountNotFound             account_not_found          404    no
+│   └── ProviderNotFound            provider_not_found         404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── RequestTooSlow                  request_too_slow           408    yes
 ├── BodyTooSlow                     body_too_slow              408    yes
 ├── EmailTaken                      email_taken                409    no
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
 ├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, the answer is not stored)
+├── LeasesOff                       leases_off                 409    no     (the node's owner offers none)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── ExpectationFailed               expectation_failed         417    no
 ├── HeadTooLarge                    head_too_large             431    no
@@ -52,6 +54,7 @@ SparewattError                      code                     status  retry
 │   └── NoCapacity                  no_capacity                503    yes    (the eligible nodes are full or offline)
 ├── StoreUnavailable                store_unavailable          503    yes
 │   └── DiskFull                    disk_full                  503    yes    (of a gateway, or of its database)
+├── NodeUnreachable                 node_unreachable           503    yes    (a node that has to sign something)
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
 ├── ChainError                      (between this gateway and the chain)
@@ -208,6 +211,9 @@ class ResponseNotFound(NotFound, code="response_not_found"): ...
 class AccountNotFound(NotFound, code="account_not_found"): ...
 
 
+class ProviderNotFound(NotFound, code="provider_not_found"): ...
+
+
 class MethodNotAllowed(SparewattError, code="method_not_allowed", status=405): ...
 
 
@@ -224,6 +230,9 @@ class IdReused(SparewattError, code="id_reused", status=409): ...
 
 
 class IdempotencyConflict(SparewattError, code="idempotency_conflict", status=409): ...
+
+
+class LeasesOff(SparewattError, code="leases_off", status=409): ...
 
 
 class IdempotencyMismatch(SparewattError, code="idempotency_mismatch", status=422): ...
@@ -277,6 +286,9 @@ class StoreUnavailable(SparewattError, code="store_unavailable", status=503, ret
 class DiskFull(StoreUnavailable, code="disk_full"): ...
 
 
+class NodeUnreachable(SparewattError, code="node_unreachable", status=503, retryable=True): ...
+
+
 class ShuttingDown(SparewattError, code="shutting_down", status=503, retryable=True): ...
 
 
@@ -305,6 +317,10 @@ class ChainUnavailable(ChainError, code="chain_unavailable", status=503, retryab
 
 
 class ContractsMissing(ChainError, code="contracts_missing", status=503): ...
+
+
+class ContractsOutdated(ContractsMissing, code="contracts_outdated", status=503):
+    """The contracts on the chain are of another release than this program."""
 
 
 class WrongChain(ChainError, code="wrong_chain", status=503): ...

@@ -17,9 +17,12 @@ from sparewatt.api.accounts.sessions import SessionEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.leases.providers import ProviderEndpoints
+from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
+from sparewatt.api.money.chain_money import ChainMoneyEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
@@ -54,6 +57,7 @@ def endpoint_groups(services: Services) -> list[object]:
         *_network_groups(services),
         *_account_groups(services),
         *_money_groups(services),
+        *_lease_groups(services),
         *_operation_groups(services),
     ]
 
@@ -112,6 +116,7 @@ def _network_groups(services: Services) -> list[object]:
         HistoryEndpoints(store=database.history, public_limiter=services.public_limits.published, clock=clock),
         DryRunEndpoints(inference=services.inference, explanations=services.explanations, books=books, clock=clock),
         MatchEndpoints(explanations=services.explanations),
+        MarketTableEndpoints(public_limiter=services.public_limits.published),
     ]
 
 
@@ -141,7 +146,19 @@ def _money_groups(services: Services) -> list[object]:
     people, money, database = services.people, services.money, services.database
     clock, table = services.clock, services.table
     return [
-        CreditEndpoints(accounts=people, credits=money.credits, adapters=money.adapters, rng=services.rng),
+        CreditEndpoints(
+            accounts=people,
+            credits=money.credits,
+            adapters=money.adapters,
+            chain=money.chain_credits,
+            rng=services.rng,
+        ),
+        ChainMoneyEndpoints(
+            accounts=people,
+            chain=money.chain_credits,
+            free_idle_slices=services.accounting.ledger.free_idle_slices if services.accounting is not None else None,
+            rng=services.rng,
+        ),
         KeyInfoEndpoints(limiter=services.auth, spending=database.ledger, credits=money.credits, clock=clock),
         UsageEndpoints(accounts=people, statements=database.statements, nodes=table, clock=clock),
         EarningsEndpoints(
@@ -162,8 +179,12 @@ def _money_groups(services: Services) -> list[object]:
             public_limiter=services.public_limits.published,
             clock=clock,
         ),
-        LedgerEndpoints(books=database.ledger),
+        LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
     ]
+
+
+def _lease_groups(services: Services) -> list[object]:
+    return [ProviderEndpoints(providers=services.providers, nodes=services.table, rng=services.rng)]
 
 
 def _operation_groups(services: Services) -> list[object]:
@@ -178,6 +199,7 @@ def _operation_groups(services: Services) -> list[object]:
             started_unix_s=services.started_unix_s,
         ),
         ChainEndpoints(
+            payouts=services.database.payouts,
             limiter=services.auth,
             store=services.database.chain,
             chain_url=services.settings.chain_url,

@@ -27,6 +27,7 @@ from sparewatt.cluster.questions import GIVE_BACK, SYNC, EmptyMessage, GiveBackR
 from sparewatt.cluster.shared_idempotency import SharedIdempotency
 from sparewatt.core.clock import Clock
 from sparewatt.core.drain import DrainState
+from sparewatt.core.errors import StartupError
 from sparewatt.core.health import HealthState
 from sparewatt.core.ids import AccountId, NodeId, new_id
 from sparewatt.core.rng import Rng
@@ -50,12 +51,19 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.matcher.node_row import HealthRules
+from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService
+from sparewatt.leasing.node_keys import NodeKeyRequests
+from sparewatt.leasing.provider_service import ProviderService
+from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.link.gateway_end import NodeLink
+from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
+from sparewatt.protocol.link.frames import NodeKeyRequest
+from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.database import Database
 from sparewatt.telemetry.explanations import Explanations
 from sparewatt.telemetry.feed.live_feed import LiveFeed
@@ -84,6 +92,7 @@ class Services:
     peers: Peers
     clock: Clock
     rng: Rng
+    custody: Custody
     secret: InitVar[bytes]
     """The network's, the same for all its gateways."""
     node_links: InitVar[dict[NodeId, NodeLink]]
@@ -114,6 +123,7 @@ class Services:
             offline_after_missed=settings.offline_after_missed,
         )
         self._make_accounts()
+        self._make_providers(node_links)
         self._make_inference(node_links, own_hosts(settings, port=port, link_port=self.slot.link_port))
         self._make_telemetry(node_links)
         cache = IdempotencyCache()
@@ -162,6 +172,28 @@ class Services:
         )
         self.money = make_money_service(settings, database, clock=clock)
 
+    def _make_providers(self, links: dict[NodeId, NodeLink]) -> None:
+        def send(node_id: NodeId, request: NodeKeyRequest) -> bool:
+            link = links.get(node_id)
+            if link is not None:
+                link.request_node_key(request)
+            return link is not None
+
+        def specs_of(node_id: NodeId) -> NodeSpecs | None:
+            row = self.table.get(node_id)
+            return row.specs if row is not None else None
+
+        self.node_keys = NodeKeyRequests(send=send)
+        self.providers = ProviderService(
+            database=self.database,
+            requests=ChainRequestClient(self.database.chain_requests, self.clock),
+            node_keys=self.node_keys,
+            custody=self.custody,
+            claim=self.money.claim,
+            specs_of=specs_of,
+            is_test_money=self.settings.development,
+        )
+
     def _make_inference(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
         settings, table, clock, rng, slot = self.settings, self.table, self.clock, self.rng, self.slot
         metering = self.accounting.metering if self.accounting is not None else None
@@ -188,6 +220,7 @@ class Services:
                 models_per_node=settings.models_per_node,
             ),
             on_forgotten=self._on_node_forgotten,
+            on_node_key=self.node_keys.receive,
         )
         self.timings = TimingExchange(table, self.database.node_timings)
         self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
@@ -326,8 +359,9 @@ async def assemble(
     services = Services(
         settings=settings,
         database=database,
-        table=NodeTable(),
+        table=NodeTable(zones=NodeZones(gateway_zone=_zone_of(settings.region))),
         accounting=accounting,
+        custody=custody,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
         node_links=links,
@@ -341,6 +375,17 @@ async def assemble(
     await services.aliases.reload()
     await services.load_known_nodes()
     return services
+
+
+def _zone_of(region: str | None) -> int:
+    """The zone of this gateway, 0 if the operator does not say. Raises StartupError for a word that names none."""
+    zone = zone_of_region(region) if region else UNKNOWN_ZONE
+    if region and zone == UNKNOWN_ZONE:
+        raise StartupError(
+            f"The setting 'region' of the gateway names no one zone: {region[:60]!r}. Give a country or a part of one, "
+            "such as DE or us-west."
+        )
+    return zone
 
 
 def _peer_credits(client: PeerClient, peers: Peers) -> PeerCredits:

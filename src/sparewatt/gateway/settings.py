@@ -84,6 +84,8 @@ class GatewaySettings:
     smtp_from: str | None = None
     route: str | None = None
     """The network's policy, which every node must meet: 'region=EU uptime>=0.95'."""
+    region: str | None = None
+    """Where this gateway is: `DE`, `us-west`. With it, measured round trips check where nodes say that they are."""
     keep_months: Annotated[int, Meta(ge=0, le=1200)] = 0
     """Retention of jobs, receipts and postings, in whole months besides the current one; 0: for ever."""
     billing: bool = True

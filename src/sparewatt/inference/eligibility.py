@@ -140,7 +140,7 @@ class Eligibility:
         default_cap: MaxPrice | None = None,
         needs: RequiredCapabilities = NOTHING_REQUIRED,
     ) -> PolicyGate | None:
-        """The conditions of a job; None if every node may serve it.
+        """The conditions of a job; None if every node may serve it, wherever it is.
 
         `payer`: an account whose own nodes may not serve it. `default_cap`: the most that is paid where the policy
         names no price. `needs`: what a node's model must be able to do.
@@ -151,7 +151,8 @@ class Eligibility:
             return gate
         checks = compile_policy(policy) if policy is not ANY else None
         checks = checks if checks is not None and checks.checks else None
-        if payer is None and default_cap is None and checks is None and policy.order is None and not needs.can:
+        is_ranked = policy.order is not None or policy.near is not None
+        if payer is None and default_cap is None and checks is None and not is_ranked and not needs.can:
             return None
         if len(self._gates) >= POLICIES_COMPILED_MAX:
             self._gates.clear()
@@ -363,6 +364,10 @@ class PolicyGate:
     def _is_open(self, terms: EligibilityTerms) -> bool:
         is_unchecked = self.checks is None and terms.default_cap is None and not terms.needs.can
         return is_unchecked and self.policy.order is None
+
+    @property
+    def near(self) -> str | None:
+        return self.policy.near
 
     def payer_nodes(self) -> Collection[NodeId]:
         """The payer's own nodes, which may not serve a job that free credits pay for."""

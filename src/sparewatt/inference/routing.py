@@ -23,8 +23,6 @@ REQUEST_POLICIES_KEPT = 1_024
 """What requests and their keys said, kept as it was understood: at the very most 24 kB each."""
 
 IGNORED_HEADER = "x-sparewatt-ignored-params"
-UNHEEDED = ("near",)
-"""Preferences of the vocabulary that the matcher does not use yet; a reply names those that the request has."""
 
 
 class Routing(NamedTuple):
@@ -46,10 +44,9 @@ class Routing(NamedTuple):
 
     def headers(self, *, server: str = "") -> dict[str, str]:
         """Names the fields that were understood and have no effect with the kind of server that has the job."""
-        if self.policy is ANY and not self.ignored and not self.unsure:
+        if not self.ignored and not self.unsure:
             return {}
-        unheeded = [f"provider.{name}" for name in UNHEEDED if getattr(self.policy, name) not in (None, False)]
-        names = [*self.ignored, *unsupported_by(self.unsure, server), *unheeded]
+        names = [*self.ignored, *unsupported_by(self.unsure, server)]
         return {IGNORED_HEADER: ", ".join(names)[:1000]} if names else {}
 
 

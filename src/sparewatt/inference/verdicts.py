@@ -23,6 +23,7 @@ from sparewatt.policy.field_types.sets import normalized_names
 from sparewatt.policy.gpus import gpu_class_of, gpu_name
 from sparewatt.policy.quantization import quantization_of
 from sparewatt.policy.regions import place_of
+from sparewatt.policy.zones import zone_of_region
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
 
 BYTES_PER_GB = 10**9
@@ -47,6 +48,7 @@ def facts_with(row: NodeRow, model: ModelReport | None) -> NodeFacts:
         node_id=row.id,
         names=normalized_names((row.id, specs.name, *([row.owner] if row.owner else []))),
         place=place_of(specs.region),
+        zone=zone_of_region(specs.region),
         gpu=gpu_name(specs.gpu) or None,
         gpu_class=gpu_class_of(specs.gpu),
         vram_gb=specs.vram_bytes / BYTES_PER_GB,

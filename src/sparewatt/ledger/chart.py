@@ -2,6 +2,9 @@
 
 What the network owes is positive. The accounts that money comes from (deposits, grants) are negative by as much, so the
 sum over all accounts is zero.
+
+The pockets of an account are what it has in contracts and at addresses whose keys the network holds: `wallet`,
+`escrow`, `bond` and `owed`. Final events of the chain feed and empty them, nothing else does.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from sparewatt.core.ids import AccountId, MatchId
 
 DEPOSITS = "network:deposits"
-"""What came in from outside; negative."""
+"""Everything outside of the books: minus what came in and did not leave again."""
 GRANTS = "network:grants"
 """Promo credits in circulation, and the promo income they became; negative."""
 TREASURY = "network:treasury"
@@ -17,7 +20,9 @@ TREASURY = "network:treasury"
 FEES = "network:fees"
 FEES_PROMO = "network:fees_promo"
 PAYOUTS = "network:payouts"
-"""What is in payout batches, claimed or not."""
+"""What is in payout batches and not claimed yet."""
+SHORTFALL = "network:shortfall"
+"""Minus what the chain paid out to accounts beyond the credits that they had left: the network's loss."""
 
 
 def credits_of(account: AccountId) -> str:
@@ -34,6 +39,17 @@ def earned_by(account: AccountId) -> str:
 
 def promo_earned_by(account: AccountId) -> str:
     return f"promo_earned:{account}"
+
+
+def pocket_of(pocket: str, account: AccountId) -> str:
+    """`wallet`: tokens at its addresses. `escrow`: deposits of its leases. `bond`: bonds of its providers. `owed`: what
+    contracts owe to its addresses."""
+    return f"{pocket}:{account}"
+
+
+def given_to(account: AccountId) -> str:
+    """Promo credits that were turned into test tokens; they are promo credits again if the tokens come back."""
+    return f"given:{account}"
 
 
 def clearing_of(job_id: MatchId) -> str:

@@ -11,22 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sparewatt.core.clock import Clock, sleep_until
-from sparewatt.core.errors import ChainUnavailable, InvalidField, RateLimited, UnprocessableContent
+from sparewatt.core.clock import Clock
+from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, InvalidField, UnprocessableContent
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
+from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.payouts import NANO_PER_MICRO
-from sparewatt.store.chain_requests import ChainRequestKind, ChainRequestRow, ChainRequestState, NewChainRequest
+from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, NewChainRequest
 from sparewatt.store.database import Database
 from sparewatt.store.payouts import ClaimablePayoutRow
+from sparewatt.store.request_params import ChainRequestKind, ClaimParams
 
 TEST_ADAPTER = "test"
 CHAIN_ADAPTER = "chain"
 CLAIM_ADDRESSES_MAX = 20
 """Addresses of one account that are claimed at once; nearly all accounts have one."""
-WAIT_S = 20.0
-"""How long an HTTP request waits until a chain request is final: seconds on a local chain. It continues after that."""
-POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def deposit_request(account_id: AccountId, *, address: str, reference: str, nano
 def claim_request(account_id: AccountId, row: ClaimablePayoutRow) -> NewChainRequest:
     """Its id names the sum that the address will have claimed in all: a second claim of it is the same request."""
     request_id, micro = f"claim:{row.address}:{row.earned_micro}", row.earned_micro - row.claimed_micro
-    return NewChainRequest(request_id, ChainRequestKind.CLAIM, account_id, row.address, micro, row.epoch)
+    return NewChainRequest(request_id, ChainRequestKind.CLAIM, account_id, row.address, micro, ClaimParams(row.epoch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +73,20 @@ class ChainPaymentAdapter:
     database: Database
     clock: Clock
 
+    @property
+    def _requests(self) -> ChainRequestClient:
+        return ChainRequestClient(self.database.chain_requests, self.clock)
+
     async def confirm(self, account: AccountId, *, reference: str, nano: Nano | None) -> ConfirmedDeposit:
         """Request a deposit, and wait until it is final."""
         nano = _required(nano)
         await self._require_chain()
         address = await self._address_of(account)
         new = deposit_request(account, address=address, reference=reference, nano=nano)
-        is_new, row = await self._submit(new)
+        is_new, row = await self._requests.submit(new)
         if row.micro != new.micro:
             raise InvalidField("This id was used before, for another amount.", param="id")
-        row = await self._wait_until_finished(
+        row = await self._requests.wait(
             new.id, hint=f"The deposit {reference!r} goes on by itself; ask again by that id."
         )
         if row.state is ChainRequestState.FAILED:
@@ -96,11 +99,14 @@ class ChainPaymentAdapter:
         rows = await self.database.payouts.list_claimable(account, limit=CLAIM_ADDRESSES_MAX)
         requests = [claim_request(account, row) for row in rows]
         for new in requests:
-            await self._submit(new)
+            await self._requests.submit(new)
         hint = "The claim goes on by itself; look again later."
-        return [await self._wait_until_finished(new.id, hint=hint) for new in requests]
+        return [await self._requests.wait(new.id, hint=hint) for new in requests]
 
     async def _require_chain(self) -> None:
+        problem = await self.database.chain.problem()
+        if problem is not None:
+            raise ContractsOutdated(problem)
         if await self.database.chain.index() is None:
             raise ChainUnavailable("The network's chain is not up yet. 'sparewatt chain status' tells more.")
 
@@ -109,23 +115,6 @@ class ChainPaymentAdapter:
         if row is None or row.chain_address is None:
             raise InvalidField("This account has no address on the chain.", param="adapter")
         return row.chain_address
-
-    async def _submit(self, new: NewChainRequest) -> tuple[bool, ChainRequestRow]:
-        """Whether it is new, and the stored request of its id. Raises RateLimited."""
-        is_new = await self.database.chain_requests.insert(new)
-        row = await self.database.chain_requests.find(new.id)
-        if row is None:
-            raise RateLimited("This account has too much under way on the chain. Wait until some of it is done.")
-        return is_new, row
-
-    async def _wait_until_finished(self, request_id: str, *, hint: str) -> ChainRequestRow:
-        deadline_s = self.clock.now_s() + WAIT_S
-        while self.clock.now_s() < deadline_s:
-            row = await self.database.chain_requests.find(request_id)
-            if row is not None and row.state in {ChainRequestState.DONE, ChainRequestState.FAILED}:
-                return row
-            await sleep_until(self.clock, self.clock.now_s() + POLL_S)
-        raise ChainUnavailable(f"The chain is slow. {hint}", retry_after_s=POLL_S)
 
 
 def _required(nano: Nano | None) -> Nano:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sparewatt.core.errors import ChainUnavailable
+from sparewatt.core.ids import AccountId
 from sparewatt.core.log import Logger
 from sparewatt.core.money import format_usd
+from sparewatt.ledger.chain_credits import ChainCreditService
 from sparewatt.ledger.credits import CreditService
 from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, DepositAdapter
 from sparewatt.ledger.payouts import PayoutService
@@ -24,8 +27,16 @@ class MoneyService:
     """By name."""
     on_chain: ChainPaymentAdapter | None
     """None if the network has no chain."""
+    chain_credits: ChainCreditService | None
+    """Likewise."""
     payout_s: float
     """The time between two payout batches."""
+
+    async def claim(self, account_id: AccountId) -> None:
+        """Claim everything that the account has earned on the chain. Raises ChainUnavailable without one."""
+        if self.on_chain is None:
+            raise ChainUnavailable("This network has no chain.")
+        await self.on_chain.claim(account_id)
 
     async def run_chores(self) -> None:
         """Expire credits, redeem promo income that the treasury covers, and make the next payout batch if it is due."""

@@ -26,7 +26,9 @@ from sparewatt.protocol.link.frames import (
     JobReplyHead,
     JobRequest,
     ModelNames,
+    NodeKeyRequest,
     Opcode,
+    SignedNodeKey,
     decode_head,
     decode_load,
     decode_message,
@@ -47,7 +49,7 @@ _RTT_S_MAX = 600.0
 _STAMP = struct.Struct(">d")
 _DATA, _HEAD, _END, _FAIL = int(Opcode.DATA), int(Opcode.HEAD), int(Opcode.END), int(Opcode.FAIL)
 _LOAD, _PONG = int(Opcode.LOAD), int(Opcode.PONG)
-_REPORT_WEIGHTS = {_LOAD: 1, _PONG: 1, int(Opcode.SPECS): SPECS_WEIGHT}
+_REPORT_WEIGHTS = {_LOAD: 1, _PONG: 1, int(Opcode.SPECS): SPECS_WEIGHT, int(Opcode.NODE_KEY): 1}
 
 
 class StreamListener(Protocol):
@@ -72,6 +74,8 @@ class LinkObserver(Protocol):
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
 
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
+
+    def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -158,6 +162,10 @@ class NodeLink:
     def send_names(self, names: ModelNames) -> None:
         self.send(encode_message(Opcode.NAMES, names))
 
+    def request_node_key(self, request: NodeKeyRequest) -> None:
+        """Only from a node that offers leases: another may not know the frame, and end the link."""
+        self.send(encode_message(Opcode.PROVIDER, request))
+
     def say_goodbye(self, reason: str) -> None:
         self.send(encode_message(Opcode.GOODBYE, Goodbye(reason=reason)))
 
@@ -223,6 +231,8 @@ class NodeLink:
                 self._observer.on_receipt(self.node_id, decode_message(payload, SignedReceipt))
             case Opcode.SHEET:
                 self._observer.on_receipt(self.node_id, decode_message(payload, SignedSheet))
+            case Opcode.NODE_KEY:
+                self._observer.on_node_key(self.node_id, decode_message(payload, SignedNodeKey))
             case Opcode.GOODBYE:
                 decode_message(payload, Goodbye)  # nothing to do: the socket closes next
             case _:

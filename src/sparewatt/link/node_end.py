@@ -23,7 +23,9 @@ from sparewatt.protocol.link.frames import (
     JobReplyHead,
     JobRequest,
     ModelNames,
+    NodeKeyRequest,
     Opcode,
+    SignedNodeKey,
     decode_message,
     encode_frame,
     encode_message,
@@ -32,6 +34,10 @@ from sparewatt.protocol.link.frames import (
 )
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts, SignedSheet
+
+
+def refuse_node_key(request: NodeKeyRequest) -> SignedNodeKey:
+    return SignedNodeKey(request, refusal="this node offers no leases")
 
 
 class JobRunner(Protocol):
@@ -98,6 +104,7 @@ class GatewayLink:
     clock: Clock
     on_countersigned: Callable[[Countersignature], None] = lambda _: None
     on_names: Callable[[ModelNames], None] = lambda _: None
+    sign_node_key: Callable[[NodeKeyRequest], SignedNodeKey] = refuse_node_key
     on_ping: Callable[[], None] = lambda: None
     """Called after the PONG is queued: frames sent by it leave in the same message."""
     name: str = ""
@@ -156,6 +163,9 @@ class GatewayLink:
                 self.on_countersigned(decode_message(payload, Countersignature))
             case Opcode.NAMES:
                 self.on_names(decode_message(payload, ModelNames))
+            case Opcode.PROVIDER:
+                signed = self.sign_node_key(decode_message(payload, NodeKeyRequest))
+                self.send(encode_message(Opcode.NODE_KEY, signed))
             case _:
                 raise ProtocolViolation(f"a gateway does not send {op.name}")
 

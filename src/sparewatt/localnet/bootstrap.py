@@ -17,7 +17,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
-from sparewatt.ledger.rules import deposit_postings, treasury_postings
+from sparewatt.ledger.rules import deposit_postings, grant_postings, treasury_postings
 from sparewatt.localnet.nodes import LocalNode
 from sparewatt.machine.data_dir import write_private
 from sparewatt.protocol.signing import SigningKey
@@ -28,12 +28,17 @@ from sparewatt.store.ledger import LedgerStore, Transfer
 LOCAL_NODES_ACCOUNT = AccountId("acc_local_nodes")
 """Owns the local nodes. Not the operator's account: free credits are never spent at nodes of the same account."""
 
-TEST_CREDITS_USD, TEST_TREASURY_USD = 100, 10
+TEST_CREDITS_USD, TEST_TREASURY_USD, TEST_BONDS_USD = 100, 10, 100
+
+
+OPERATOR_KEY_FILE, OWNER_KEY_FILE = "demo.key", "nodes.key"
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSecrets:
     api_key: str
+    owner_key: str
+    """Of the account that owns the local nodes."""
     join_token: str
     node_tokens: dict[str, str]
 
@@ -44,18 +49,22 @@ async def bootstrap_database(
     """Creates the start-up key, a join token for one more node, and tokens for local nodes that are not registered."""
     database = await Database.connect(dsn)
     try:
-        secret = await asyncio.to_thread(_demo_secret, data, rng)
-        await _ensure_key(database, secret, rng=rng)
+        secret = await asyncio.to_thread(_stored_secret, data / OPERATOR_KEY_FILE, rng)
+        owner_secret = await asyncio.to_thread(_stored_secret, data / OWNER_KEY_FILE, rng)
+        await _ensure_key(database, NETWORK_ACCOUNT, secret, name="start-up key", rng=rng)
         await database.accounts.ensure_account(NewAccount(LOCAL_NODES_ACCOUNT, "local nodes", role="owner"))
+        await _ensure_key(database, LOCAL_NODES_ACCOUNT, owner_secret, name="local nodes' key", rng=rng)
         await _fund(database.ledger, unix_s=clock.unix_s())
         await database.forget_old_tokens()
-        return await _create_tokens(database, nodes, api_key=secret, rng=rng)
+        return await _create_tokens(database, nodes, api_key=secret, owner_key=owner_secret, rng=rng)
     finally:
         await database.close()
 
 
-async def _create_tokens(database: Database, nodes: list[LocalNode], *, api_key: str, rng: Rng) -> BootstrapSecrets:
-    ids = {node.name: node_id for node in nodes if (node_id := _node_id(node)) is not None}
+async def _create_tokens(
+    database: Database, nodes: list[LocalNode], *, api_key: str, owner_key: str, rng: Rng
+) -> BootstrapSecrets:
+    ids = {node.name: node_id for node in nodes if (node_id := node_id_of(node)) is not None}
     # networks from before there were accounts
     await database.move_nodes(list(ids.values()), source=NETWORK_ACCOUNT, target=LOCAL_NODES_ACCOUNT)
     registered = {name for name, node_id in ids.items() if await database.find_node_owner(node_id) is not None}
@@ -63,39 +72,42 @@ async def _create_tokens(database: Database, nodes: list[LocalNode], *, api_key:
     join_token, _ = await tokens.create(LOCAL_NODES_ACCOUNT)
     missing = [node.name for node in nodes if node.name not in registered]
     node_tokens = {name: (await tokens.create(LOCAL_NODES_ACCOUNT))[0] for name in missing}
-    return BootstrapSecrets(api_key=api_key, join_token=join_token, node_tokens=node_tokens)
+    return BootstrapSecrets(api_key=api_key, owner_key=owner_key, join_token=join_token, node_tokens=node_tokens)
 
 
-def _node_id(node: LocalNode) -> NodeId | None:
+def node_id_of(node: LocalNode) -> NodeId | None:
     """None before its first start."""
     key_file = node.data_dir / "node.key"
     return NodeId(SigningKey.read(key_file).address) if key_file.exists() else None
 
 
 async def _fund(ledger: LedgerStore, *, unix_s: float) -> None:
-    """Test money, once: credits for the start-up key, and a treasury that pays owners for jobs on free credits."""
+    """Test money, once: credits for the start-up key, free credits for the bonds of the local nodes, and a treasury
+    that pays owners for jobs on free credits."""
     money, treasury = Nano(TEST_CREDITS_USD * NANO_PER_USD), Nano(TEST_TREASURY_USD * NANO_PER_USD)
     credit, fund = tuple(deposit_postings(NETWORK_ACCOUNT, money)), tuple(treasury_postings(treasury))
     await ledger.post_transfer(Transfer("up:credits", "deposit", NETWORK_ACCOUNT, money, credit, unix_s))
+    bonds = Nano(TEST_BONDS_USD * NANO_PER_USD)
+    grant = tuple(grant_postings(LOCAL_NODES_ACCOUNT, bonds))
+    await ledger.post_transfer(Transfer("up:bonds", "grant", LOCAL_NODES_ACCOUNT, bonds, grant, unix_s))
     await ledger.post_transfer(Transfer("up:treasury", "treasury", NETWORK_ACCOUNT, treasury, fund, unix_s))
 
 
-def _demo_secret(data: Path, rng: Rng) -> str:
-    """Stored in a file, since the database has only hashes of keys."""
-    path = data / "demo.key"
+def _stored_secret(path: Path, rng: Rng) -> str:
+    """In a file, since the database has only hashes of keys."""
     if not path.exists():
         write_private(path, new_secret(rng=rng).encode())
     return path.read_text().strip()
 
 
-async def _ensure_key(database: Database, secret: str, *, rng: Rng) -> None:
-    """The operator's own key, with every scope."""
+async def _ensure_key(database: Database, account: AccountId, secret: str, *, name: str, rng: Rng) -> None:
+    """The account's own key, with every scope."""
     key = await database.find_key(hash_secret(secret))
     if key is None:
         service = KeyService(database, KeyRing(), rng=rng)
-        terms = KeyTerms(name="start-up key")
-        key, _ = await service.create(NETWORK_ACCOUNT, terms=terms, scopes=SCOPES, secret=secret)
+        key, _ = await service.create(account, terms=KeyTerms(name=name), scopes=SCOPES, secret=secret)
     if key.revoked_at is not None:
         raise StartupError(
-            "The start-up key was revoked. Delete demo.key in the data directory to have a new one made."
+            f"The {name} was revoked. Delete {OPERATOR_KEY_FILE} and {OWNER_KEY_FILE} in the data directory to have "
+            "new ones made."
         )

@@ -28,10 +28,11 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.rng import Rng
-from sparewatt.localnet.bootstrap import bootstrap_database
+from sparewatt.localnet.bootstrap import OWNER_KEY_FILE, bootstrap_database, node_id_of
 from sparewatt.localnet.chain import DeployedChain, LocalChain, plan_chain
 from sparewatt.localnet.health_watch import watch_health
 from sparewatt.localnet.nodes import LocalNode, engine_argv, local_nodes, node_argv
+from sparewatt.localnet.providers import LocalProviders, OwnerApi
 from sparewatt.localnet.setup_commands import SetupRunner, build_dashboard
 from sparewatt.machine.backoff import Notify, in_background
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
@@ -123,7 +124,10 @@ async def run_network(
             if info is not None:
                 _write_info(info, ready_file)
                 on_ready(info, ready_file)
-                async with in_background(watch_health(partial(_readiness, info), notify)):
+                async with (
+                    in_background(watch_health(partial(_readiness, info), notify)),
+                    in_background(_offer_leases(info, data.path, settings, chain, notify=notify)),
+                ):
                     await _add_chain(info, ready_file, chain, stop)
                     await stop.wait()
             ready_file.unlink(missing_ok=True)
@@ -156,6 +160,22 @@ async def _add_chain(
     chain = starting.result() if starting.done() and not starting.cancelled() else None
     if chain is not None:
         _write_info(replace(info, chain_url=chain.chain_url, contracts=chain.contracts), ready_file)
+
+
+async def _offer_leases(
+    info: LocalnetInfo,
+    data: Path,
+    settings: UpSettings,
+    starting: asyncio.Task[DeployedChain | None],
+    *,
+    notify: Notify,
+) -> None:
+    """Register the local nodes as providers, once there is a chain of our own, whose money is test money."""
+    if settings.chain_url is None and await asyncio.shield(starting) is not None:
+        owner_key = (data / OWNER_KEY_FILE).read_text().strip()
+        nodes = [node_id_of(node) for node in local_nodes(data, settings.nodes)]
+        providers = LocalProviders(OwnerApi(info.base_url, owner_key).send, notify)
+        await providers.register_all([node_id for node_id in nodes if node_id is not None])
 
 
 @asynccontextmanager
@@ -278,7 +298,14 @@ class _Network:
         weights = None if self.settings.engine == "deterministic" else find_weights()
         return ChildSpec(
             name=node.name,
-            argv=node_argv(node, self.url, weights=weights, model=MODEL_NAME, drain_s=self.settings.stop_s),
+            argv=node_argv(
+                node,
+                self.url,
+                weights=weights,
+                model=MODEL_NAME,
+                drain_s=self.settings.stop_s,
+                leases=self.chain_url is not None,
+            ),
             env={"SPAREWATT_NODE_TOKEN": token} if token else {},
             log_path=self.data / "logs" / f"{node.name}.log",
             drain_s=self.settings.stop_s + 1,

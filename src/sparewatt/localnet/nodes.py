@@ -43,7 +43,9 @@ def local_nodes(data: Path, count: int) -> list[LocalNode]:
     ]
 
 
-def node_argv(node: LocalNode, root_url: str, *, weights: Path | None, model: str, drain_s: float) -> tuple[str, ...]:
+def node_argv(
+    node: LocalNode, root_url: str, *, weights: Path | None, model: str, drain_s: float, leases: bool
+) -> tuple[str, ...]:
     """As typed by hand, but for the join token: it goes by the environment, to be in no process list."""
     serving = (
         (f"--serve={weights}", f"--serve-as={model}")
@@ -60,6 +62,7 @@ def node_argv(node: LocalNode, root_url: str, *, weights: Path | None, model: st
         f"--region={node.profile.region}",
         f"--hourly-usd={node.profile.hourly_usd}",
         f"--drain-s={drain_s}",
+        "--leases" if leases else "--no-leases",
     )
 
 

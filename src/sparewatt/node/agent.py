@@ -26,10 +26,11 @@ from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.jobs.job_runner import NodeJobRunner
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.joined_link import JoinedLink
+from sparewatt.node.leases.node_key import sign_node_key
 from sparewatt.node.network_models import NameNotices
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.inventory import Inventory
-from sparewatt.protocol.link.frames import LINK_PATH, Welcome
+from sparewatt.protocol.link.frames import LINK_PATH, NodeKeyRequest, SignedNodeKey, Welcome
 from sparewatt.protocol.signing import SigningKey
 
 BACKOFF_FIRST_S = 0.5
@@ -230,6 +231,7 @@ class NodeAgent:
             stopping=self._stopping,
             clock=self.clock,
             on_names=self._name_notices.on_names,
+            sign_node_key=self._sign_node_key,
         )
         self._links.add(link)
         self.joined_unix_s = self.joined_unix_s or self.clock.unix_s()
@@ -238,3 +240,10 @@ class NodeAgent:
         finally:
             self._links.discard(link)
             self.joined_unix_s = self.joined_unix_s if self._links else None
+
+    def _sign_node_key(self, request: NodeKeyRequest) -> SignedNodeKey:
+        settings = self.inventory.settings
+        signed = sign_node_key(request, key=self.key, offers_leases=settings.leases, wallet=settings.lease_wallet)
+        if signed.signature is not None:
+            self.notify(f"serves leases as the provider {request.provider}")
+        return signed

@@ -15,14 +15,14 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import LinkError, LinkLost, ProtocolViolation
 from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S
-from sparewatt.link.node_end import GatewayLink
+from sparewatt.link.node_end import GatewayLink, refuse_node_key
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.jobs.job_runner import NodeJobRunner
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.specs.inventory import Inventory
-from sparewatt.protocol.link.frames import ModelNames, Welcome
+from sparewatt.protocol.link.frames import ModelNames, NodeKeyRequest, SignedNodeKey, Welcome
 from sparewatt.protocol.link.node_report import NodeLoad
 
 SILENCE_BEATS = 3
@@ -43,6 +43,7 @@ class JoinedLink:
     stopping: asyncio.Event
     clock: Clock
     on_names: Callable[[ModelNames], None] = lambda _: None
+    sign_node_key: Callable[[NodeKeyRequest], SignedNodeKey] = refuse_node_key
     receive: Callable[[bytes], None] = field(init=False)
     resume: Callable[[], None] = field(init=False)
     _link: GatewayLink = field(init=False)
@@ -58,6 +59,7 @@ class JoinedLink:
             clock=self.clock,
             on_countersigned=self.receipts.on_countersigned,
             on_names=self.on_names,
+            sign_node_key=self.sign_node_key,
             on_ping=self._on_ping,
             name=self.name,
         )

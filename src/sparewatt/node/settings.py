@@ -69,6 +69,10 @@ class NodeSettings:
     prompt_usd_per_mtok: str | None = None
     completion_usd_per_mtok: str | None = None
     """Without prices per million tokens they follow from the price per hour and the measured speed."""
+    leases: bool = False
+    """Offer the machine for leases: then the node signs that it serves the provider which its owner registers."""
+    lease_wallet: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")] | None = None
+    """The one address that may be the node's provider; None: the one that the gateway keeps for the owner's account."""
     speed_limit_tps: _Positive | None = None
     """The most tokens per second of one answer: for owners who want to use their machine meanwhile."""
     bench_gpu: bool = True
@@ -114,6 +118,8 @@ class SavedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     serve_slots: int | None = None
     server_facts: str | None = None
     allow_fetch_hosts: str | None = None
+    leases: bool | None = None
+    lease_wallet: str | None = None
 
     def serves(self) -> str | None:
         """What a join without flags would serve with; None is any server that it finds."""

@@ -24,6 +24,8 @@ class NodeFacts:
     names: frozenset[str]
     """Its id, its name and its owner's account, in lower case: what `only` and `ignore` compare with."""
     place: str | None = None
+    zone: int = 0
+    """Of `zones`; 0 is unknown."""
     gpu: str | None = None
     """As `gpus.gpu_name` writes it."""
     gpu_class: str | None = None

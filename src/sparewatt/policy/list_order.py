@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from sparewatt.policy.check import NodeFacts, compile_policy
 from sparewatt.policy.model import Policy
-from sparewatt.policy.regions import COVERS
+from sparewatt.policy.zones import distances_from
 
 
 def sort_key(policy: Policy, models: Sequence[NodeFacts]) -> tuple[float, ...]:
-    """Lowest first: by `order`, then by preferences met, then by `sort`. Unknown facts come last."""
+    """Lowest first: by `order`, then by the distance to `near`, by `warm`, and by `sort`. Unknown facts come last."""
     compiled = compile_policy(policy)
     keys = (_key(policy, facts) for facts in models if compiled.first_mismatch(facts) is None)
     return min(keys, default=(math.inf,))
@@ -20,9 +20,9 @@ def sort_key(policy: Policy, models: Sequence[NodeFacts]) -> tuple[float, ...]:
 def _key(policy: Policy, facts: NodeFacts) -> tuple[float, ...]:
     order = policy.order or ()
     position = next((at for at, name in enumerate(order) if name in facts.names), len(order))
-    is_near = policy.near is not None and facts.place in COVERS[policy.near]
+    away_ms = distances_from(policy.near)[facts.zone] if policy.near is not None else 0
     is_warm = policy.warm == "prefer" and facts.warm
-    return (position, -(is_near + is_warm), _sorted_by(policy, facts))
+    return (position, away_ms, -is_warm, _sorted_by(policy, facts))
 
 
 def _sorted_by(policy: Policy, facts: NodeFacts) -> float:

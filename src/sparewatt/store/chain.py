@@ -16,6 +16,7 @@ import asyncpg
 
 from sparewatt.protocol.contracts.chain_events import ChainEvent, SignedTransaction
 from sparewatt.store.connection_pool import Store, sql
+from sparewatt.store.pockets import write_off_pockets_within
 
 BLOCKS_KEPT = 256
 """Hashes of the last blocks, to find the common block after a reorg; after a deeper one everything is read again."""
@@ -54,6 +55,8 @@ class OutboxRow:
     tx_hash: bytes | None
     succeeded: bool | None
     lost_block: int | None
+    request_id: str | None = None
+    """The chain request that it is a call of."""
     signed: tuple[SignedTransaction, ...] = ()
 
 
@@ -89,12 +92,25 @@ class ChainStore(Store):
     async def leave_chain(self) -> None:
         """Prepare for another chain: no nonce was used there and no root posted. Open rows are signed again."""
         async with self._pool.transaction() as connection:
+            await write_off_pockets_within(connection)
             for query in (
                 *(sql("forget_signed"), sql("forget_ended_outbox"), sql("decide_outbox_anew"), sql("forget_senders")),
                 *(sql("forget_chain_readers"), sql("forget_posted_batches")),
                 *(sql("forget_payout_claims"), sql("forget_claim_requests")),
             ):
                 await connection.execute(query)
+
+    async def problem(self) -> str | None:
+        """What a person must mend before the chain's process can work, in words."""
+        found: str | None = await self._pool.value("chain_problem")
+        return found
+
+    async def set_problem(self, problem: str | None) -> None:
+        """None once it works."""
+        if problem is None:
+            await self._pool.execute("clear_chain_problem")
+        else:
+            await self._pool.execute("set_chain_problem", problem)
 
     async def advance_index(
         self, version: int, *, to: BlockRef, head: int, blocks: Sequence[BlockRef], events: Sequence[ChainEvent]
@@ -154,6 +170,11 @@ class ChainStore(Store):
         values = (*position, up_to_block, contracts, events, limit)
         return await self._pool.rows_as(_chain_event, "chain_events_after", *values)
 
+    async def events_of(self, tx_hashes: Sequence[bytes], *, names: Sequence[str]) -> list[ChainEvent]:
+        """The events of these transactions, in the chain's order. `names` are written `contract.event`."""
+        contracts, _, events = zip(*(name.partition(".") for name in names), strict=True)
+        return await self._pool.rows_as(_chain_event, "chain_events_of", list(tx_hashes), contracts, events)
+
     async def move_reader(self, reader: str, *, seen: EventPosition, to: EventPosition) -> None:
         await self._pool.execute("move_chain_reader", reader, *seen, *to)
 
@@ -185,16 +206,29 @@ class ChainStore(Store):
         """
         async with self._pool.transaction() as connection:
             nonce = int(await connection.fetchval(sql("take_nonce"), row.sender, nonce_min))
-            if await connection.fetchrow(sql("outbox_note_signed"), row.id, nonce, row.nonce, gas_limit) is None:
+            values = (row.id, nonce, row.nonce, gas_limit, row.sender)
+            if await connection.fetchrow(sql("outbox_note_signed"), *values) is None:
                 return None
             signed = sign(nonce)
             await connection.execute(sql("use_nonce"), row.sender, nonce)
             await connection.execute(sql("insert_signed"), row.id, *_signed_values(signed))
         return signed
 
-    async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> None:
-        """Store another version of the row's transaction: same nonce, higher fee."""
-        await self._pool.execute("insert_signed", row.id, *_signed_values(signed))
+    async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> bool:
+        """Store another version of the row's transaction: same nonce, higher fee. False if another sender did."""
+        values = (row.id, *_signed_values(signed), len(row.signed))
+        return await self._pool.value("insert_signed_again", *values) is not None
+
+    async def fill_nonce(
+        self, business_id: str, sender: str, *, nonce: int, gas_limit: int, signed: SignedTransaction
+    ) -> bool:
+        """Store a transaction of the sender to itself under a nonce that no row has. False if one has it."""
+        async with self._pool.transaction() as connection:
+            row_id = await connection.fetchval(sql("fill_outbox_nonce"), business_id, sender, gas_limit, nonce)
+            if row_id is None:
+                return False
+            await connection.execute(sql("insert_signed"), row_id, *_signed_values(signed))
+        return True
 
     async def note_sent(self, row: OutboxRow) -> None:
         await self._pool.execute("outbox_note_sent", row.id)
@@ -209,11 +243,41 @@ class ChainStore(Store):
         await self._pool.execute("outbox_note_lost", row.id, block_number)
 
     async def note_refused(self, row: OutboxRow, reason: str, *, tries_max: int) -> None:
+        """After the last try the row ends as refused, and with it the later calls of its request."""
         await self._pool.execute("outbox_note_refused", row.id, reason, tries_max)
 
     async def finalize(self, *, depth: int) -> None:
         """Make final what has `depth` blocks, its own included, in the index."""
         await self._pool.execute("finish_outbox", depth)
+
+    # senders
+
+    async def list_open_senders(self, senders: Sequence[str]) -> list[str]:
+        """Those of `senders` that have a row which is not final."""
+        return [row["sender"] for row in await self._pool.rows("outbox_open_senders", list(senders))]
+
+    async def sender_loads(self, senders: Sequence[str]) -> dict[str, tuple[int, float]]:
+        """Of those with any: rows that are not mined, and how many seconds ago the oldest of these was signed."""
+        rows = await self._pool.rows("outbox_sender_loads", list(senders))
+        return {row["sender"]: (row["open_calls"], row["waiting_s"]) for row in rows}
+
+    async def has_waiting_requests(self) -> bool:
+        """Whether a call of a request has no nonce yet."""
+        return bool(await self._pool.value("outbox_has_waiting_requests"))
+
+    async def list_movable_requests(self, staying: Sequence[str], *, limit: int) -> list[tuple[str, int]]:
+        """Requests of senders other than `staying` that have no call under way, with their number of waiting calls."""
+        rows = await self._pool.rows("outbox_movable_requests", list(staying), limit)
+        return [(row["request_id"], row["calls"]) for row in rows]
+
+    async def move_request(self, request_id: str, *, to: str) -> bool:
+        """Give the calls of a request to another sender. False, and nothing changes, if one was signed meanwhile."""
+        async with self._pool.transaction() as connection:
+            states = await connection.fetch(sql("lock_outbox_of_request"), request_id)
+            if any(row["state"] in {"signed", "sent"} for row in states):
+                return False
+            await connection.execute(sql("move_outbox_of_request"), request_id, to)
+        return True
 
     async def has_open(self, prefix: str) -> bool:
         """Whether a row whose business id begins so is not final yet."""

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -143,6 +143,28 @@ class ConnectionPool:
         with self._translate_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 yield connection
+
+    @asynccontextmanager
+    async def listening(self, channel: str) -> AsyncIterator[asyncio.Event]:
+        """An event that each notification on the channel sets. If its connection breaks, it is set no more.
+
+        It takes one of the pool's connections.
+        """
+        notified = asyncio.Event()
+
+        def on_notify(*_: object) -> None:
+            notified.set()
+
+        with self._translate_errors():
+            connection = await self._pool.acquire()
+        try:
+            with self._translate_errors():
+                await connection.add_listener(channel, on_notify)
+            yield notified
+        finally:
+            with suppress(*_UNAVAILABLE):
+                await connection.remove_listener(channel, on_notify)
+            await self._pool.release(connection)
 
 
 class Store:

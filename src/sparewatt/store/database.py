@@ -17,16 +17,22 @@ from sparewatt.core.limits import KEYS_MAX, KEYS_PER_ACCOUNT_MAX, MATCHES_STORED
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.accounts import AccountStore, Role
 from sparewatt.store.chain import ChainStore
+from sparewatt.store.chain_audit import ChainAuditStore
 from sparewatt.store.chain_requests import ChainRequestStore
+from sparewatt.store.chain_restarts import ChainRestartStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
+from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
+from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.node_timings import NodeTimingStore
 from sparewatt.store.payouts import PayoutStore
+from sparewatt.store.pockets import PocketStore
 from sparewatt.store.power import PowerStore
+from sparewatt.store.providers import ProviderStore
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import StatementStore
 
@@ -97,7 +103,9 @@ class Database:
         self._pool = pool
         self.accounts = AccountStore(pool)
         self.chain = ChainStore(pool)
+        self.chain_audit = ChainAuditStore(pool)
         self.chain_requests = ChainRequestStore(pool)
+        self.chain_restarts = ChainRestartStore(pool)
         self.history = HistoryStore(pool)
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)
@@ -105,7 +113,11 @@ class Database:
         self.node_timings = NodeTimingStore(pool)
         self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
+        self.pockets = PocketStore(pool, self.ledger)
+        self.credit_holds = CreditHoldStore(pool)
+        self.exits = ExitStore(pool)
         self.power = PowerStore(pool)
+        self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
         self.statements = StatementStore(pool)
 

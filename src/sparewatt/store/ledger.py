@@ -339,8 +339,11 @@ def _months_of(moments: Iterable[float]) -> set[dt.date]:
 
 
 def _may_go_negative(account: str) -> bool:
-    """The accounts that money comes from: their balance is minus what came."""
-    return account in ("network:deposits", "network:grants")
+    """The accounts that money comes from: their balance is minus what came.
+
+    Also those that follow the chain: what happened there is posted as it is, and an audit finds what cannot be.
+    """
+    return account.startswith(("network:", "wallet:", "escrow:", "bond:", "owed:")) and account != "network:treasury"
 
 
 def _sums(lines: Iterable[Posting]) -> dict[str, int]:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from eth_abi.abi import encode
 
-from sparewatt.chain.abi import AbiEntry, AbiParam, Artifact
 from sparewatt.chain.contracts import DeploymentStep
-from sparewatt.chain.model import ContractCall
+from sparewatt.evm.contract_abi import AbiEntry, AbiParam, Artifact
+from sparewatt.evm.model import ContractCall
 from sparewatt.protocol.signing import keccak256
 
 _ECHO = bytes.fromhex("6020360360206000376000356020360360" + "00a100")

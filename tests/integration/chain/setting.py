@@ -10,13 +10,14 @@ from pathlib import Path
 import asyncpg
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, DeploymentRecord
+from sparewatt.chain.contracts import DeploymentRecord
 from sparewatt.chain.deployment import Deployment
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.outbox import OutboxSender, enqueue
 from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainUnavailable
+from sparewatt.evm.contract_abi import Contracts
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain import ChainStore, OutboxRow, OutboxState
 from sparewatt.store.database import Database

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts, shipped_artifacts, shipped_contracts, shipped_plan
+from sparewatt.chain.contracts import DeploymentStep, shipped_artifacts, shipped_contracts, shipped_plan
 from sparewatt.chain.deployment import Deployment, send_directly
 from sparewatt.chain.follower import ChainFollower
-from sparewatt.chain.model import ContractCall
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, SettlementPool, call_view, credit_pool
 from sparewatt.chain.money.settlement_worker import SettlementConfig, SettlementWorker, make_settlement_worker
 from sparewatt.chain.outbox import OutboxSender
@@ -21,6 +20,8 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.core.rng import seeded
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.chart import credits_of
 from sparewatt.ledger.payouts import PayoutService
 from sparewatt.protocol.signing import SigningKey
@@ -89,14 +90,16 @@ class Settling:
 
 
 @asynccontextmanager
-async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -> AsyncIterator[Settling]:
+async def open_settling(
+    url: str, dsn: str, folder: Path, *, test_money: bool, plan: Sequence[DeploymentStep] | None = None
+) -> AsyncIterator[Settling]:
     client, database, clock = ChainClient(url), await Database.connect(dsn), SystemClock()
     try:
         operator = OPERATOR.address
         deployment = Deployment(
             client,
             folder,
-            plan=shipped_plan(),
+            plan=plan or shipped_plan(),
             artifacts=shipped_artifacts(),
             deployer=DEPLOYER,
             operator=operator,
@@ -110,7 +113,7 @@ async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -
         sender = OutboxSender(
             client, database.chain, TransactionSigner([OPERATOR]), chain_id=record.chain_id, depth=DEPTH
         )
-        config = SettlementConfig(record.chain_id, operator, DEPTH, test_money)
+        config = SettlementConfig(record.chain_id, operator, DEPTH, test_money, record.chain_tag)
         worker = make_settlement_worker(
             client, database, contracts, config=config, custody=lambda: CUSTODY, clock=clock
         )

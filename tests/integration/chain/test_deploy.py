@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from sparewatt.chain.abi import Artifact
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.commands import deploy
 from sparewatt.chain.contracts import (
@@ -30,6 +29,7 @@ from sparewatt.core.errors import (
     InvalidField,
     StartupError,
 )
+from sparewatt.evm.contract_abi import Artifact
 from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
 from tests.integration.chain.setting import DEPLOYER, GUARDIAN, OPERATOR, Setting, deployment_of

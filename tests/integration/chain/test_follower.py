@@ -10,8 +10,8 @@ import pytest
 
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.follower import BLOCKS_PER_BATCH, ChainFollower, EventDelivery, business_id
-from sparewatt.chain.model import RawLog
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
+from sparewatt.evm.model import RawLog
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.chain import BLOCKS_KEPT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.outbox import OutboxSender, enqueue
 from sparewatt.core.errors import InvalidField
+from sparewatt.evm.model import hex_of
 from sparewatt.store.chain import OutboxState
 from tests.integration.chain.echo import refusal
 from tests.integration.chain.setting import DEPTH, OPERATOR, Setting

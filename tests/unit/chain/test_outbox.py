@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,10 @@ from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
 from sparewatt.chain.outbox import OutboxSender
 from sparewatt.chain.signer import TransactionSigner
 from sparewatt.core.errors import ChainReverted, ChainUnavailable
+from sparewatt.evm.model import BlockHeader, ContractCall, GasFees, TransactionReceipt
 from sparewatt.protocol.contracts.chain_events import SignedTransaction
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain import ChainStore, OutboxRow, OutboxState
@@ -86,14 +87,18 @@ class OneRowStore(ChainStore):
     def __init__(self, row: OutboxRow) -> None:
         self.row = row
 
+    async def list_open_senders(self, senders: Sequence[str]) -> list[str]:
+        return list(senders)
+
     async def list_in_flight(self, sender: str, *, limit: int) -> list[OutboxRow]:
         return [self.row]
 
     async def list_decided(self, sender: str, *, limit: int) -> list[OutboxRow]:
         return []
 
-    async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> None:
+    async def sign_again(self, row: OutboxRow, signed: SignedTransaction) -> bool:
         self.row = replace(self.row, signed=(*self.row.signed, signed))
+        return True
 
     async def note_sent(self, row: OutboxRow) -> None:
         pass

@@ -7,27 +7,10 @@ import pytest
 from eth_abi.abi import encode
 from web3.exceptions import BlockNotFound, ContractLogicError, Web3RPCError
 
-from sparewatt.chain.reverts import REASON_CHARS_MAX, read_reason, translate_chain_errors
+from sparewatt.chain.reverts import translate_chain_errors
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable
 
-ERROR, PANIC = bytes.fromhex("08c379a0"), bytes.fromhex("4e487b71")
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (ERROR + encode(["string"], ["NOT_OWNER"]), "NOT_OWNER"),
-        (ERROR + encode(["string"], ["x" * 500]), "x" * REASON_CHARS_MAX),
-        (PANIC + encode(["uint256"], [0x11]), "number out of range"),
-        (PANIC + encode(["uint256"], [0x99]), "panic 153"),
-        (b"", "no reason given"),
-        (bytes.fromhex("deadbeef"), "error 0xdeadbeef"),
-        (ERROR + b"\xff" * 7, "error 0x08c379a0"),
-        (ERROR + encode(["bytes"], [b"\xff\xfe"]), "error 0x08c379a0"),
-    ],
-)
-def test_the_reason_is_read_from_what_the_contract_returned(data: bytes, reason: str) -> None:
-    assert read_reason(data) == reason
+ERROR = bytes.fromhex("08c379a0")
 
 
 @pytest.mark.parametrize("wrap", [lambda data: data, lambda data: {"data": data}])

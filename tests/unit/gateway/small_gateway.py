@@ -189,6 +189,7 @@ def make_services(
         table=NodeTable() if table is None else table,
         accounting=accounting,
         people=AccountService(database.accounts, passwords=CHEAP, custody=Custody(bytes(32), rng=rng), rng=rng),
+        custody=Custody(bytes(32), rng=rng),
         secret=bytes(32),
         node_links={} if links is None else links,
         port=1,

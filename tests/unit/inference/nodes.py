@@ -25,6 +25,7 @@ from sparewatt.inference.matcher.model import (
 )
 from sparewatt.inference.matcher.newcomers import TIMED_JOBS
 from sparewatt.inference.matcher.node_row import UNUSABLE, ColumnPosition, HealthRules, NodeRow
+from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.prompt import PromptSize
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs, Speed
@@ -186,8 +187,10 @@ def columns_of(table: NodeTable, number: int = 1, model: str = MODEL) -> dict[Co
     return dict(zip(ColumnField, entries.by_field[:, row.positions[model].index].tolist(), strict=True))
 
 
-def a_table(count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S) -> NodeTable:
-    table = NodeTable()
+def a_table(
+    count: int, specs: NodeSpecs | None = None, *, now_s: float = NOW_S, zones: NodeZones | None = None
+) -> NodeTable:
+    table = NodeTable(zones=zones)
     for number in range(1, count + 1):
         table.connect(node_id(number), specs or some_specs(), now_s=now_s)
         make_timed(table, node_id(number))

@@ -23,7 +23,18 @@ from sparewatt.policy.parser import read_line
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.fleets import assert_adds_up
-from tests.unit.inference.nodes import MODEL, NOW_S, SPEED, a_job, a_model, a_table, node_id, situation, some_specs
+from tests.unit.inference.nodes import (
+    MODEL,
+    NOW_S,
+    SPEED,
+    a_job,
+    a_model,
+    a_table,
+    make_timed,
+    node_id,
+    situation,
+    some_specs,
+)
 
 ANN = AccountId("acc_ann")
 USUAL = MaxPrice(80_000_000, 240_000_000)
@@ -72,10 +83,21 @@ def candidates(decision: Decision) -> list[int]:
 # when nothing is asked
 
 
-@pytest.mark.parametrize("line", ["", "sort=price", "weights.price=2", "near=DE", "allow_fallbacks=false"])
+@pytest.mark.parametrize("line", ["", "sort=price", "weights.price=2", "allow_fallbacks=false"])
 def test_a_policy_that_rules_nobody_out_has_no_gate(line: str) -> None:
     fleet = places("de")
     assert fleet.eligibility.gate(read_line(line), MODEL) is None
+
+
+def test_a_policy_that_only_wants_nodes_near_by_rules_nobody_out() -> None:
+    fleet = places("jp", "de")
+    gate = fleet.eligibility.gate(read_line("near=DE"), MODEL)
+    assert gate is not None
+    assert (gate.near, list(gate.stages())) == ("DE", [None])
+    for number in (1, 2):
+        make_timed(fleet.table, node_id(number))
+    decision = match_through(gate, a_job(), fleet.table, situation(now_s=NOW_S), ranking=BALANCED, seed=1)
+    assert [candidate.node_id for candidate in decision.ranked] == [node_id(2), node_id(1)]
 
 
 def test_a_policy_that_asks_for_warm_nodes_only_if_there_are_some_lets_all_through() -> None:

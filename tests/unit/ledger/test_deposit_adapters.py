@@ -16,13 +16,14 @@ from sparewatt.ledger.deposit_adapters import (
     deposit_request,
 )
 from sparewatt.store.payouts import ClaimablePayoutRow
+from sparewatt.store.request_params import ClaimParams, RequestParams
 
 ANN, HERS = AccountId("acc_ann"), "0x" + "a" * 40
 
 
 def test_a_deposit_is_requested_in_the_tokens_unit() -> None:
     request = deposit_request(ANN, address=HERS, reference="r", nano=Nano(5_000_001_000))
-    assert (request.micro, request.address, request.epoch) == (5_000_001, HERS, None)
+    assert (request.micro, request.address, request.params) == (5_000_001, HERS, RequestParams())
 
 
 def test_a_deposit_below_the_tokens_unit_is_refused() -> None:
@@ -39,7 +40,7 @@ def test_a_claim_is_for_what_was_not_claimed_and_named_by_the_total() -> None:
     first = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=100))
     again = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=2, earned_micro=300, claimed_micro=200))
     later = claim_request(ANN, ClaimablePayoutRow(HERS, epoch=3, earned_micro=301, claimed_micro=300))
-    assert (first.micro, first.epoch) == (200, 2)
+    assert (first.micro, first.params) == (200, ClaimParams(2))
     assert first.id == again.id != later.id
 
 

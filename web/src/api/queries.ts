@@ -76,5 +76,7 @@ export const useJobs = () => useGet<schema.JobUsageList>("/v1/usage?by=job&limit
 export const useEarnings = (by: "day" | "model" | "node") => useGet<schema.EarningsGroupList>(`/v1/earnings?by=${by}`, REFRESH_FAST_MS);
 export const useNodeJobs = (id: string) =>
   useGet<schema.AttemptEarningsList>(`/v1/earnings?by=job&limit=50&node=${encodeURIComponent(id)}`, 5_000);
+export const PROVIDERS_PATH = "/v1/providers";
+export const useProviders = () => useGet<schema.ProviderList>(PROVIDERS_PATH, 5_000);
 export const useEarningsSummary = () => useGet<schema.EarningsSummaryReply>("/v1/earnings/summary", REFRESH_FAST_MS);
 export const useVersion = () => useGet<schema.VersionInfo>("/version", false);

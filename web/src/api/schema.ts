@@ -1,8 +1,10 @@
 // Written by `make api-types` from the gateway's types.
 // Do not edit: change src/sparewatt/protocol/api/.
 
+export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
 export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type ChosenStatus = "active" | "left" | "maintenance";
 export type FailureCauseName = "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "overclaimed" | "protocol" | "timed_out";
 export type HistoryKind = "error" | "model" | "network";
 export type HistorySpan = "1h" | "24h" | "30d";
@@ -12,6 +14,7 @@ export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
 export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
 export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
 export type RoleName = "operator" | "owner" | "user";
@@ -104,6 +107,14 @@ export interface AttemptEarningsList {
   next: string | null;
 }
 
+export interface BondBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+  source?: BondSource;
+}
+
 /** How much a key may spend in each period, once exactly in nano-dollars and once as a decimal string. */
 export interface BudgetInfo {
   nano: number;
@@ -129,6 +140,44 @@ export interface CalendarDay {
   tokens?: number;
 }
 
+/** The books compared with the chain, at a final block. */
+export interface ChainAudit {
+  in_order: boolean;
+  block: number;
+  addresses: number;
+  differences: ChainDifference[];
+  pool_micro: number;
+  uncovered_nano: number;
+  shortfall_nano: number;
+}
+
+/** A pocket of which the books say something else than the chain. */
+export interface ChainDifference {
+  account: string | null;
+  pocket: string;
+  id: string;
+  books_micro: number;
+  chain_micro: number;
+}
+
+/** What an account has on the chain, by final events, and what of its credits waits for the chain. */
+export interface ChainHoldingsInfo {
+  address: string | null;
+  is_held: boolean;
+  escrow_usd: string;
+  escrow_nano: number;
+  bonds_usd: string;
+  bonds_nano: number;
+  owed_usd: string;
+  owed_nano: number;
+  wallet_usd: string;
+  wallet_nano: number;
+  held_usd: string;
+  held_nano: number;
+  exits_usd: string;
+  exits_nano: number;
+}
+
 /** Fields about the index are null until the gateway follows a chain. */
 export interface ChainStatus {
   object: "chain";
@@ -140,6 +189,7 @@ export interface ChainStatus {
   head_block: number | null;
   events: number;
   outbox: Record<string, number>;
+  payout_roots: string | null;
   note: string | null;
 }
 
@@ -216,6 +266,15 @@ export interface ChatRequest {
   response_format?: Record<string, unknown> | null;
 }
 
+export interface CollectBody {
+  id?: string | null;
+}
+
+export interface Collected {
+  id: string;
+  tx: string | null;
+}
+
 /** Replaces a whole conversation in the `input` of a later request. */
 export interface CompactionItem {
   id: string;
@@ -242,6 +301,12 @@ export interface CompletionRequest {
   echo?: boolean | null;
   logprobs?: number | null;
   suffix?: string | null;
+}
+
+export interface CompliancePair {
+  id: number;
+  standard: string;
+  auditor: string;
 }
 
 export type ContentPart = { type: "text"; text: string; } | { type: "image_url"; image_url: { url: string; }; };
@@ -288,6 +353,7 @@ export interface CreditBalance {
   deposited_nano: number;
   expired_usd: string;
   expired_nano: number;
+  chain: ChainHoldingsInfo | null;
 }
 
 export interface CreditBalanceReply {
@@ -530,6 +596,12 @@ export interface GpuMeasures {
   fp16_tflops: number | null;
 }
 
+export interface GpuModelEntry {
+  id: number;
+  name: string;
+  class: number;
+}
+
 /** One GPU now. A value that its driver does not report is None. */
 export interface GpuSensors {
   vram_free_bytes: number | null;
@@ -707,6 +779,8 @@ export interface LedgerAudit {
   open_clearing_accounts: number;
   wrong_balances: number;
   overdrawn: number;
+  chain: ChainAudit | null;
+  chain_note: string | null;
 }
 
 /** The audit after balances were computed again from the postings. */
@@ -717,6 +791,8 @@ export interface LedgerRebuild {
   open_clearing_accounts: number;
   wrong_balances: number;
   overdrawn: number;
+  chain: ChainAudit | null;
+  chain_note: string | null;
   balances_corrected: number;
 }
 
@@ -731,6 +807,16 @@ export interface LoginBody {
 
 export interface LogoutResult {
   logged_out: boolean;
+}
+
+/** The ids that masks and claims on chain consist of. An id never changes its meaning; 0 is none or unknown. */
+export interface MarketTables {
+  countries: TableEntry[];
+  zones: ZoneEntry[];
+  gpu_models: GpuModelEntry[];
+  gpu_classes: TableEntry[];
+  tiers: TableEntry[];
+  compliance: CompliancePair[];
 }
 
 /** One node's attempt at a job. Times are milliseconds since the request arrived. */
@@ -1096,6 +1182,17 @@ export interface OwnAccount {
   account: AccountInfo;
 }
 
+export interface OwnAddress {
+  address: string | null;
+  is_held: boolean;
+  to_sign: string | null;
+}
+
+export interface OwnAddressBody {
+  address: string;
+  signature?: string;
+}
+
 export interface PasswordChangeBody {
   current_password: string;
   password: string;
@@ -1251,6 +1348,43 @@ export interface PrincipalInfo {
   csrf_token?: string;
 }
 
+export interface Provider {
+  id: string;
+  node: string;
+  name: string;
+  held: boolean;
+  status: ProviderStatusName;
+  offers_leases: boolean;
+  bond_usd: string;
+  bond_nano: number;
+  free_usd: string;
+  free_nano: number;
+  locked_usd: string;
+  locked_nano: number;
+  unbonding_usd: string;
+  unbonding_nano: number;
+}
+
+/** The result of an act. */
+export interface ProviderChanged {
+  changed: boolean;
+  request: ProviderRequest | null;
+  provider: Provider;
+}
+
+export interface ProviderList {
+  object: "list";
+  data: Provider[];
+}
+
+/** What was asked of the chain. */
+export interface ProviderRequest {
+  id: string;
+  kind: string;
+  state: string;
+  tx: string | null;
+}
+
 /** Counts only grow, so that a client computes rates from two replies with the same `instance`. */
 export interface Pulse {
   object: "pulse";
@@ -1335,6 +1469,10 @@ export interface ReadinessCause {
 export interface RegionNodes {
   region: string;
   nodes: Partial<Record<NodeStateName, number>>;
+}
+
+export interface RegisterBody {
+  node: string;
 }
 
 export interface ResponseCompaction {
@@ -1470,6 +1608,21 @@ export interface SignupBody {
   invite?: string | null;
 }
 
+export interface StatusBody {
+  status: ChosenStatus;
+  id?: string | null;
+}
+
+/** About a batch whose root the guardian made void. */
+export interface StruckDecision {
+  action: "make_anew" | "post_again";
+}
+
+export interface TableEntry {
+  id: number;
+  name: string;
+}
+
 /** Whole, or one event of a stream: both have the same shape. */
 export interface TextCompletion {
   id: string;
@@ -1515,6 +1668,14 @@ export interface TreasuryReply {
   data: TreasuryBalance;
 }
 
+/** How much bond to take out. */
+export interface UnbondBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+}
+
 /** The last year of a node; days without any record are left out. */
 export interface UptimeCalendar {
   object: "list";
@@ -1547,6 +1708,20 @@ export interface VersionInfo {
   link_protocol: number;
 }
 
+export interface WalletBody {
+  node: string;
+  wallet: string;
+}
+
+/** A transaction for the owner's own wallet to send. It registers the node as this wallet's provider. */
+export interface WalletTransactionReply {
+  chain_id: number;
+  sender: string;
+  to: string;
+  data: string;
+  value: string;
+}
+
 /** The gateway's own release as a Python wheel. */
 export interface WheelInfo {
   version: string;
@@ -1555,4 +1730,27 @@ export interface WheelInfo {
   sha256: string;
   bytes: number;
   install: string;
+}
+
+export interface WithdrawBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+  to?: string | null;
+}
+
+/** An exit of credits, which the contract has and will pay. */
+export interface Withdrawal {
+  id: string;
+  usd: string;
+  nano: number;
+  ready_at: number;
+  to: string;
+}
+
+export interface ZoneEntry {
+  id: number;
+  name: string;
+  distances_ms: number[];
 }

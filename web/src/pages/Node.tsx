@@ -10,6 +10,7 @@ import { Time } from "@/components/Time";
 import { count, digits, gb, ms, percent, usd } from "@/lib/format";
 import { BulletChart } from "./node/BulletChart";
 import { Gauges } from "./node/Gauges";
+import { Leases } from "./node/Leases";
 import { MatchReport } from "./node/MatchReport";
 import { NodeJobs } from "./node/NodeJobs";
 import { gpuText, priceText } from "./node/nodeText";
@@ -63,6 +64,11 @@ export default function Node({ id }: { id: string }) {
         <ErrorNotice error={reputation.error} />
         {reputation.data && <Reputation reputation={reputation.data} />}
       </Section>
+      {data.yours && (
+        <Section title="Leases">
+          <Leases node={data.id} />
+        </Section>
+      )}
       {data.yours && (
         <Section title="Jobs">
           <NodeJobs id={data.id} />

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.model import ContractCall
+from sparewatt.chain.money.pool_cover import funding_calls
 from sparewatt.chain.money.settlement_contract import (
-    CREDIT_POOL_ID,
     SettlementPool,
     call_view,
     credit_pool,
-    settlement_token,
 )
 from sparewatt.chain.outbox import enqueue
 from sparewatt.core.log import Logger
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import ContractCall
+from sparewatt.ledger.pockets import CREDIT_POOL_ID
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.payouts import PayoutBatchRow, PayoutStore
 
@@ -34,16 +34,30 @@ class RootAction(Enum):
     POST = "post"
     COVER = "cover"
     WANT_FUNDS = "want_funds"
+    UNDER_DELAY = "under_delay"
+    """The root before it is not ripe yet: a pool has one such root at a time."""
+    STRUCK = "struck"
+    """A guardian made its root void: a person decides."""
+    STOPPED = "stopped"
+    """A guardian stopped the pool."""
     WANT_EARLIER = "want_earlier"
     """The chain lacks a batch that was posted: it is another chain, or a reorg was deeper than what counts as final."""
 
 
-def next_root_action(batch: PayoutBatchRow, pool: SettlementPool, *, test_money: bool) -> RootAction:
-    """For the first batch that is not known to be posted."""
-    if pool.epoch >= batch.epoch:
-        return RootAction.WAIT
-    if pool.epoch + 1 < batch.epoch:
-        return RootAction.WANT_EARLIER
+def next_root_action(
+    batch: PayoutBatchRow, pool: SettlementPool, *, test_money: bool, is_stopped: bool = False, is_delayed: bool = False
+) -> RootAction:
+    """For the first batch that is not known to be posted. `is_delayed`: the pool's last root is not ripe."""
+    hindrances = {
+        RootAction.STRUCK: batch.is_struck,
+        RootAction.WAIT: pool.epoch >= batch.epoch,
+        RootAction.STOPPED: is_stopped,
+        RootAction.UNDER_DELAY: is_delayed,
+        RootAction.WANT_EARLIER: pool.epoch + 1 < batch.epoch,
+    }
+    for action, is_so in hindrances.items():
+        if is_so:
+            return action
     if batch.promised_micro <= pool.funded:
         return RootAction.POST
     return RootAction.COVER if test_money else RootAction.WANT_FUNDS
@@ -60,21 +74,32 @@ class RootPoster:
     _warned: tuple[int, RootAction] | None = field(default=None, init=False)
 
     async def step(self) -> None:
+        if await self.payouts.has_batch_under_delay():
+            await self.payouts.mark_ripe(chain_unix_s=(await self.client.head()).unix_s)
         batch = await self.payouts.first_unposted_batch()
         if batch is None or await self.store.has_open(f"payout:{batch.epoch}:"):
             return
         pool = await credit_pool(self.client, self.settlement)
-        match action := next_root_action(batch, pool, test_money=self.test_money):
-            case RootAction.WAIT:
+        stopped = bool(await call_view(self.client, self.settlement, "stopped", CREDIT_POOL_ID))
+        delayed = await self._is_delayed(pool)
+        action = next_root_action(batch, pool, test_money=self.test_money, is_stopped=stopped, is_delayed=delayed)
+        match action:
+            case RootAction.WAIT | RootAction.UNDER_DELAY:
                 pass
             case RootAction.POST:
                 await self._post(batch, pool)
             case RootAction.COVER:
                 await self._cover(batch, pool)
-            case RootAction.WANT_FUNDS | RootAction.WANT_EARLIER:
+            case RootAction.WANT_FUNDS | RootAction.WANT_EARLIER | RootAction.STRUCK | RootAction.STOPPED:
                 self._warn_once(batch, action)
             case _ as never:
                 assert_never(never)
+
+    async def _is_delayed(self, pool: SettlementPool) -> bool:
+        if not pool.epoch:
+            return False
+        _, __, ripe_at = await call_view(self.client, self.settlement, "root_at", CREDIT_POOL_ID, pool.epoch)
+        return (await self.client.head()).unix_s < int(ripe_at)
 
     async def _post(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
         """The id names the funds too: if they shrink before it is mined it is refused, and retried when they change."""
@@ -82,14 +107,8 @@ class RootPoster:
         await self._enqueue(f"payout:{batch.epoch}:root:{pool.funded}", self.settlement.encode_call("post_root", *args))
 
     async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
-        token = await settlement_token(self.client, self.settlement)
-        faucet_max = int(await call_view(self.client, token, "FAUCET_MAX"))
-        units = min(batch.promised_micro - pool.funded, faucet_max)
-        calls = [
-            ("faucet", token.encode_call("faucet", self.operator, units)),
-            ("approve", token.encode_call("approve", self.settlement.address, units)),
-            ("fund", self.settlement.encode_call("fund", CREDIT_POOL_ID, units)),
-        ]
+        lacking = batch.promised_micro - pool.funded
+        calls = await funding_calls(self.client, self.settlement, operator=self.operator, units=lacking)
         for name, call in calls:
             await self._enqueue(f"payout:{batch.epoch}:cover:{pool.funded}:{name}", call)
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparewatt.chain.abi import Contract
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import shipped_artifacts
-from sparewatt.chain.model import ContractCall
 from sparewatt.core.errors import ChainRefused
+from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import PayoutLeafProof
+from sparewatt.ledger.pockets import CREDIT_POOL_ID
 
 SETTLEMENT, TOKEN = "settlement", "token"
-CREDIT_POOL_ID = 0
-"""The pool of deposits, which pays for inference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +32,17 @@ def claim_call(settlement: Contract, proof: PayoutLeafProof) -> ContractCall:
     return settlement.encode_call("claim", CREDIT_POOL_ID, proof.epoch, entry, proof.index, list(proof.path))
 
 
-async def call_view(client: ChainClient, contract: Contract, function: str, *args: object) -> Any:
+def record_spent_call(settlement: Contract, proof: PayoutLeafProof) -> ContractCall:
+    """Show what an account has spent in all. Anyone may send it."""
+    entry = (proof.leaf.address, proof.leaf.earned_micro, proof.leaf.spent_micro)
+    return settlement.encode_call("record_spent", proof.epoch, entry, proof.index, list(proof.path))
+
+
+async def call_view(
+    client: ChainClient, contract: Contract, function: str, *args: object, at_block: int | None = None
+) -> Any:
     """Raises ChainRefused if there is no contract: a local chain may have lost its last second."""
-    data = await client.call(contract.encode_call(function, *args))
+    data = await client.call(contract.encode_call(function, *args), at_block=at_block)
     if not data:
         raise ChainRefused(f"The chain has no contract {contract.name!r} at {contract.address} right now.")
     return contract.decode_result(function, data, n_args=len(args))
@@ -47,5 +54,5 @@ async def settlement_token(client: ChainClient, settlement: Contract) -> Contrac
     return Contract(TOKEN, address, shipped_artifacts()[TOKEN].abi)
 
 
-async def credit_pool(client: ChainClient, settlement: Contract) -> SettlementPool:
-    return SettlementPool(*await call_view(client, settlement, "pools", CREDIT_POOL_ID))
+async def credit_pool(client: ChainClient, settlement: Contract, *, at_block: int | None = None) -> SettlementPool:
+    return SettlementPool(*await call_view(client, settlement, "pools", CREDIT_POOL_ID, at_block=at_block))

@@ -7,25 +7,32 @@ from dataclasses import dataclass
 
 from sparewatt.accounts.custody import Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.follower import EventDelivery, business_id
-from sparewatt.chain.model import hex_of
-from sparewatt.chain.money.request_processor import ChainRequestProcessor, DepositCallBuilder
+from sparewatt.chain.follower import EventDelivery
+from sparewatt.chain.money.audit import ChainAuditor
+from sparewatt.chain.money.exits import ExitWorker
+from sparewatt.chain.money.pocket_poster import PocketPoster
+from sparewatt.chain.money.pool_cover import PoolCover
 from sparewatt.chain.money.root_poster import RootPoster
-from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, SETTLEMENT
+from sparewatt.chain.money.settlement_contract import SETTLEMENT
+from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.deposits import deposit_handlers
+from sparewatt.chain.requests.leases import lease_handlers
+from sparewatt.chain.requests.processor import ChainRequestProcessor
+from sparewatt.chain.requests.providers import provider_handlers
+from sparewatt.chain.requests.withdrawals import withdrawal_handlers
+from sparewatt.chain.senders import STUCK_S, SenderPool
 from sparewatt.core.clock import Clock
-from sparewatt.core.limits import TRANSFER_NANO_MAX
 from sparewatt.core.log import Logger
-from sparewatt.core.money import Nano
-from sparewatt.ledger.credits import deposit_transfer
-from sparewatt.ledger.deposit_adapters import CHAIN_ADAPTER, ConfirmedDeposit
-from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
+from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.model import hex_of
+from sparewatt.ledger.payouts import PayoutService
+from sparewatt.ledger.pockets import CREDIT_POOL_ID, MONEY_EVENTS
 from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.database import Database
+from sparewatt.store.payouts import PayoutStore
 
 _log = Logger("sparewatt.chain")
-DEPOSIT_PARTS_MAX = 1_000
-"""Transfers of one deposit, a billion dollars together. Sums of many such still fit a bigint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,51 +41,40 @@ class SettlementConfig:
     operator: str
     depth: int
     test_money: bool
-
-
-def split_deposit(event_id: str, nano: int) -> list[ConfirmedDeposit]:
-    """A deposit as amounts of one transfer each, under references of their own; nearly always it is one."""
-    starts = range(0, nano, TRANSFER_NANO_MAX)
-    return [
-        ConfirmedDeposit(f"{event_id}/{number}" if number else event_id, Nano(min(TRANSFER_NANO_MAX, nano - start)))
-        for number, start in enumerate(starts)
-    ]
+    chain_tag: str
+    """The beginning of the chain's genesis hash."""
+    senders: tuple[str, ...] = ()
+    """Keys beside the operator's that relay requests."""
+    stuck_s: float = STUCK_S
 
 
 @dataclass(frozen=True, slots=True)
-class SettlementEventHandler:
-    """Writes final events into the ledger. Idempotent: the same event again changes nothing."""
+class PayoutEventHandler:
+    """Writes final events of payout roots into the books. Idempotent: the same event again changes nothing."""
 
-    database: Database
+    payouts: PayoutStore
     clock: Clock
 
-    async def handle_deposit(self, event: ChainEvent) -> None:
-        """A deposit for an unknown address, or of too much, stays in the contract: its depositor can withdraw it."""
-        event_id, nano = business_id(event), event.args["amount"] * NANO_PER_MICRO
-        account_id = await self.database.accounts.account_at_address(event.args["account"])
-        if account_id is None or nano > DEPOSIT_PARTS_MAX * TRANSFER_NANO_MAX:
-            _log.warning("deposit_not_posted", event_id=event_id, account=account_id)
-            return
-        for deposit in split_deposit(event_id, nano):
-            transfer = deposit_transfer(account_id, deposit, adapter=CHAIN_ADAPTER, unix_s=self.clock.unix_s())
-            if await self.database.ledger.post_transfer(transfer):
-                _log.info("deposit_posted", event_id=deposit.reference, account=account_id)
-
-    async def handle_payout_event(self, event: ChainEvent) -> None:
+    async def handle(self, event: ChainEvent) -> None:
         if event.args["pool"] != CREDIT_POOL_ID:
             return
-        if event.event == "RootPosted":
-            await self._handle_root_posted(event)
-        else:
-            await self.database.payouts.mark_claimed(event.args["account"], claimed_micro=event.args["earned"])
+        match event.event:
+            case "RootPosted":
+                await self._handle_root_posted(event)
+            case "RootStruck":
+                if await self.payouts.mark_struck(event.args["epoch"]):
+                    _log.warning("payout_root_struck", epoch=event.args["epoch"])
+            case _:
+                await self.payouts.mark_claimed(event.args["account"], claimed_micro=event.args["earned"])
 
     async def _handle_root_posted(self, event: ChainEvent) -> None:
         epoch = event.args["epoch"]
-        batch = await self.database.payouts.find_batch(epoch)
+        batch = await self.payouts.find_batch(epoch)
         if batch is None or hex_of(batch.root) != event.args["root"]:
             _log.warning("root_is_not_ours", epoch=epoch)  # the operator's key is used with another database
             return
-        await self.database.payouts.mark_posted(epoch, tx=hex_of(event.tx_hash), unix_s=self.clock.unix_s())
+        now, ripe_at = self.clock.unix_s(), event.args["ripe_at"]
+        await self.payouts.mark_posted(epoch, tx=hex_of(event.tx_hash), unix_s=now, ripe_at=ripe_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +82,22 @@ class SettlementWorker:
     deliveries: Sequence[EventDelivery]
     requests: ChainRequestProcessor
     roots: RootPoster
+    cover: PoolCover
+    exits: ExitWorker
+    auditor: ChainAuditor
+    holds: CreditHoldStore
 
     async def step(self) -> bool:
-        """True if there may be more events. Requests wait: the events of a finished request are posted first."""
+        """True if there is more to do. Requests wait: the events of a finished request are posted first."""
         if any([await delivery.step() for delivery in self.deliveries]):
             return True
-        await self.requests.step()
+        is_sending = await self.requests.step()
+        await self.holds.release_ended()
+        await self.exits.step()
         await self.roots.step()
-        return False
+        await self.cover.step()
+        await self.auditor.step()
+        return is_sending
 
 
 def make_settlement_worker(
@@ -106,16 +110,27 @@ def make_settlement_worker(
     clock: Clock,
 ) -> SettlementWorker:
     """Raises ContractsMissing without a settlement contract."""
-    store, contract, handler = database.chain, contracts[SETTLEMENT], SettlementEventHandler(database, clock)
-    deposited = [f"{SETTLEMENT}.Deposited"]
-    paid_out = [f"{SETTLEMENT}.RootPosted", f"{SETTLEMENT}.Claimed"]
-    deposits = DepositCallBuilder(client, contract, config.chain_id, database.accounts, custody, config.test_money)
+    store, contract = database.chain, contracts[SETTLEMENT]
     payouts = PayoutService(database.payouts, clock=clock)
+    poster = PocketPoster(client, contracts, database.pockets, config.chain_tag, clock)
+    roots = [f"{SETTLEMENT}.{name}" for name in ("RootPosted", "RootStruck", "Claimed")]
+    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
+    handlers = {
+        **deposit_handlers(context, payouts),
+        **lease_handlers(context),
+        **provider_handlers(context),
+        **withdrawal_handlers(context, operator=config.operator),
+    }
+    senders = SenderPool(client, store, (*config.senders, config.operator), config.stuck_s)
     return SettlementWorker(
         deliveries=[
-            EventDelivery(store, "deposits", deposited, config.depth, handler.handle_deposit),
-            EventDelivery(store, "payouts", paid_out, config.depth, handler.handle_payout_event),
+            EventDelivery(store, "books", MONEY_EVENTS, config.depth, poster.handle),
+            EventDelivery(store, "payouts", roots, config.depth, PayoutEventHandler(database.payouts, clock).handle),
         ],
-        requests=ChainRequestProcessor(store, database.chain_requests, contract, deposits, payouts, config.operator),
+        requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
+        cover=PoolCover(client, database, contract, config.operator, config.test_money),
+        exits=ExitWorker(client, database, contract, payouts, config.operator, config.depth),
+        auditor=ChainAuditor(client, database, contracts, config.depth),
+        holds=database.credit_holds,
     )

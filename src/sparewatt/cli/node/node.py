@@ -15,6 +15,7 @@ from sparewatt.cli.errors import CliError
 from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import data_option, joined_network_options, node_dir
 from sparewatt.cli.node.earnings import earnings
+from sparewatt.cli.node.leases import leases
 from sparewatt.cli.node.owner_settings import drain, pause, price, resume, schedule
 from sparewatt.cli.node.service import service
 from sparewatt.cli.node.status import doctor, logs, status
@@ -29,7 +30,7 @@ def node() -> None:
     """Lend this machine's GPU to a network."""
 
 
-for _command in (earnings, status, pause, resume, drain, schedule, price, doctor, logs, service):
+for _command in (earnings, status, pause, resume, drain, schedule, price, leases, doctor, logs, service):
     node.add_command(_command)
 
 
@@ -76,6 +77,8 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, doctor
 @click.option("--prompt-usd-per-mtok", metavar="USD", help="Price per million tokens read.")
 @click.option("--completion-usd-per-mtok", metavar="USD", help="Price per million tokens written.")
 @click.option("--speed-limit-tps", type=NUMBER, help="The most tokens per second that one answer may use.")
+@click.option("--leases/--no-leases", default=None, help="Offer the machine for leases, or stop that.")
+@click.option("--lease-wallet", metavar="ADDRESS", help="Serve no other provider than this wallet of yours.")
 @click.option("--no-gpu-bench", "bench_gpu", flag_value=False, default=None, help="Do not measure the GPU itself.")
 @click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when asked to stop.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")

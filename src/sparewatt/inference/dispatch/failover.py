@@ -326,6 +326,10 @@ class FailoverGate:
         self._model = model
         self._methods = methods
 
+    @property
+    def near(self) -> str | None:
+        return self.inner.near if self.inner is not None else None
+
     def stages(self) -> Sequence[AllowedNodes]:
         candidates = self._candidates.nodes(self._model, self._methods)
         inner = self.inner.stages() if self.inner is not None else (None,)

@@ -138,7 +138,12 @@ class Tab(Protocol):
 
 
 class Gate(Protocol):
-    """The nodes that a job's policy allows."""
+    """The nodes that a job's policy allows, and where they should be."""
+
+    @property
+    def near(self) -> str | None:
+        """A country or group that nodes should be near to."""
+        ...
 
     def stages(self) -> Sequence[AllowedNodes | None]:
         """The sets of nodes to match among, in order of preference; None stands for all nodes."""

@@ -134,7 +134,7 @@ def match_through(
     own = gate.payer_nodes()
     for allowed in gate.stages():
         restricted = context if allowed is None and not own else context.restricted_to(allowed, own)
-        decision = match_fairly(job, table, restricted, ranking=ranking, seed=seed)
+        decision = match_fairly(job, table, restricted, ranking=ranking, seed=seed, near=gate.near)
         if decision.ranked_count:
             break
     return decision

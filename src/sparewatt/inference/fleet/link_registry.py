@@ -40,6 +40,7 @@ from sparewatt.protocol.link.frames import (
     ModelNames,
     Opcode,
     Reject,
+    SignedNodeKey,
     Welcome,
     encode_message,
 )
@@ -120,11 +121,13 @@ class LinkRegistry:
         demand: UnmetDemand | None = None,
         bounds: FleetBounds | None = None,
         on_forgotten: Callable[[NodeId], None] = lambda _node: None,
+        on_node_key: Callable[[NodeId, SignedNodeKey], None] = lambda _node, _signed: None,
     ) -> None:
         """`links`: filled here; dispatch looks nodes up in it.
 
         `before_sending`: called by every link before its frames leave. `on_left`: called with a node that has left.
-        `on_forgotten`: called with one that is no longer known.
+        `on_forgotten`: called with one that is no longer known. `on_node_key`: with a node's answer to a
+        `NodeKeyRequest`.
         """
         self.links = links
         self._ports = ports or LinkPorts()
@@ -132,6 +135,7 @@ class LinkRegistry:
         self._before_sending = before_sending
         self._on_left = on_left
         self._on_forgotten = on_forgotten
+        self._on_node_key = on_node_key
         self.catalog = catalog or ModelCatalog()
         self._demand = demand or UnmetDemand(clock=clock)
         self._table = table
@@ -484,6 +488,9 @@ class LinkRegistry:
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None:
         if self._receipts is not None:
             self._receipts.on_receipt(node_id, signed)
+
+    def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None:
+        self._on_node_key(node_id, signed)
 
 
 def countersign(links: Mapping[NodeId, NodeLink], node_id: NodeId, message: Countersignature) -> None:

@@ -16,6 +16,7 @@ from sparewatt.inference.matcher import affinity, kernel, scan
 from sparewatt.inference.matcher.columns import NO_POSITIONS, SCAN_MAX, NodeColumns, Positions
 from sparewatt.inference.matcher.formula import Ranking, hash_text, jitter_seed
 from sparewatt.inference.matcher.model import CANDIDATES_KEPT, AllowedNodes, Decision, MatchContext, MatchJob
+from sparewatt.inference.matcher.nearness import NearbyRank
 from sparewatt.inference.matcher.scan import MatchQuery, ScanFunction, ScanResult
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.table import NodeTable
@@ -27,14 +28,26 @@ LARGE_SHARE = 0.75
 
 
 def match(
-    job: MatchJob, table: NodeTable, context: MatchContext, *, ranking: Ranking, seed: int, compiled: bool | None = None
+    job: MatchJob,
+    table: NodeTable,
+    context: MatchContext,
+    *,
+    ranking: Ranking,
+    seed: int,
+    near: str | None = None,
+    compiled: bool | None = None,
 ) -> Decision:
-    """Rank the nodes that can have the job, best first, and count why the others cannot."""
+    """Rank the nodes that can have the job, best first, and count why the others cannot.
+
+    `near`: a country or group of the vocabulary; nodes farther from it cost more. A ranking that scores ignores it.
+    """
     columns = table.columns_of(job.model)
     if columns is None:
         return Decision(job, ranking.name, len(table), without_model=len(table))
     is_compiled = ranking.usd_weight is not None and (kernel.ready() if compiled is None else compiled)
     rank: ScanFunction = kernel.rank if is_compiled else partial(scan.rank, score=_score(job, ranking))
+    nearby = NearbyRank(rank, near, table.zones.by_index) if near and ranking.usd_weight is not None else None
+    rank = rank if nearby is None else nearby
     query = make_query(job, context, ranking=ranking, seed=seed)
     tried = _positions_of(context.tried, job, table) if context.tried else NO_POSITIONS
     allowed, by_policy = _allowed(job, table, columns, context)
@@ -46,6 +59,8 @@ def match(
     if len(columns) > SCAN_MAX and (allowed is None or allowed.size > LARGE_SHARE * len(columns)):
         listed = shortlisted(query, columns, table.shortlists_of(job.model), compiled=is_compiled)
         listed = listed if allowed is None else _intersect(listed, allowed)
+        if nearby is not None:
+            listed = np.union1d(listed, nearby.nearest(query, columns, everyone))
         if listed.size:
             subset, not_shortlisted = listed, (everyone.size or len(columns)) - listed.size
     result = rank(query, columns, subset, tried, k=CANDIDATES_KEPT)

@@ -33,6 +33,7 @@ from sparewatt.inference.matcher.node_row import (
     specs_values,
     step_s_of,
 )
+from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.reservation import Reservation, count_down, count_up
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
@@ -67,7 +68,7 @@ STEPS_MIN = 7
 
 
 class NodeTable:
-    def __init__(self, *, nodes_max: int | None = None) -> None:
+    def __init__(self, *, nodes_max: int | None = None, zones: NodeZones | None = None) -> None:
         self._rows: dict[NodeId, NodeRow] = {}
         self._free_indexes: list[int] = []  # of nodes that were forgotten
         self._by_owner: dict[AccountId, set[NodeId]] = {}
@@ -87,7 +88,7 @@ class NodeTable:
         """By model, the median of what was timed: seconds for a prompt of REFERENCE_TOKENS, and for a step."""
         self._timed_answers = 0
         self.capacity = CapacityCount()
-        self.newcomers = Newcomers()
+        self.newcomers, self.zones = Newcomers(), zones or NodeZones()
         self.newly_timed: set[NodeId] = set()
         """Nodes of which something was timed that is not stored yet."""
 
@@ -201,6 +202,7 @@ class NodeTable:
             self._write_specs(row, model)
         row.active_bytes = active_bytes_of(row)
         self.capacity.update(row)
+        self.zones.note(row)
         self._mark(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
@@ -225,8 +227,9 @@ class NodeTable:
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
         row = self._rows[node_id]
-        row.rtt_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
-        row.last_heard_s = now_s
+        smoothed_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
+        row.rtt_s, row.last_heard_s = smoothed_s, now_s
+        self.zones.note(row)
         self._mark(row)
 
     # reservations

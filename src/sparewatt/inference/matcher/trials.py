@@ -33,22 +33,29 @@ _QUEUE = PARTS.index("queue")
 
 
 def match_fairly(
-    job: MatchJob, table: NodeTable, context: MatchContext, *, ranking: Ranking, seed: int, is_trial: bool = True
+    job: MatchJob,
+    table: NodeTable,
+    context: MatchContext,
+    *,
+    ranking: Ranking,
+    seed: int,
+    near: str | None = None,
+    is_trial: bool = True,
 ) -> Decision:
     """As `match`. `is_trial`: whether the job may be a trial at all; a second attempt is none."""
 
     def match_with(standing: Standing) -> Decision:
-        return match(job, table, replace(context, standing=standing), ranking=ranking, seed=seed)
+        return match(job, table, replace(context, standing=standing), ranking=ranking, seed=seed, near=near)
 
     if not table.newcomers.count(job.model) or ranking.usd_weight is None:
-        return match(job, table, context, ranking=ranking, seed=seed)
+        return match(job, table, context, ranking=ranking, seed=seed, near=near)
     timed = match_with(Standing.TIMED)
     best = timed.best
     if best is None:
-        shared = _in_turn(job, table, context, ranking=ranking, seed=seed)
+        shared = _in_turn(job, table, context, ranking=ranking, seed=seed, near=near)
         return match_with(Standing.WAITING) if shared is None else shared
     if is_trial and not context.tried and table.newcomers.may_try(job.model):
-        tried = _in_turn(job, table, context, ranking=ranking, seed=seed, best=best)
+        tried = _in_turn(job, table, context, ranking=ranking, seed=seed, near=near, best=best)
         if tried is not None:
             return tried
     if best.parts[_QUEUE] > OVERFLOW_WAIT_S:
@@ -63,6 +70,7 @@ def _in_turn(
     *,
     ranking: Ranking,
     seed: int,
+    near: str | None,
     best: Candidate | None = None,
 ) -> Decision | None:
     """The newcomer whose turn it is leads the decision; None if none of the next few can have the job.
@@ -81,7 +89,7 @@ def _in_turn(
     for least in (Standing.NEWCOMER, Standing.WAITING):
         for among in (allowed, next_few):  # all nodes if they are few, so that an explanation names them
             at = replace(context, standing=least, allowed=among)
-            decision = match(job, table, at, ranking=ranking, seed=seed)
+            decision = match(job, table, at, ranking=ranking, seed=seed, near=near)
             able = nodes.intersection(candidate.node_id for candidate in decision.ranked)
             if able and (among is next_few or decision.ranked_count < CANDIDATES_KEPT):
                 return decision.led_by(next(node for node in turn if node in able))

@@ -1,4 +1,4 @@
-"""Executes an owner's commands in the running agent: status, pause, working hours, prices, drain.
+"""Executes an owner's commands in the running agent: status, pause, working hours, prices, leases, drain.
 
 `control_socket` carries them. Rules and prices are written to disk before they take effect, so a restart finds them.
 """
@@ -28,13 +28,15 @@ _Usd = Annotated[str, Meta(min_length=1, max_length=40)]
 
 
 class ControlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One command. `wishes` belongs to `wish`, the amounts to `price`."""
+    """One command. `wishes` belongs to `wish`, the amounts to `price`, the last two fields to `leases`."""
 
-    do: Literal["status", "wish", "price", "drain"]
+    do: Literal["status", "wish", "price", "leases", "drain"]
     wishes: OwnerRules | None = None
     hourly_usd: _Usd | None = None
     prompt_usd_per_mtok: _Usd | None = None
     completion_usd_per_mtok: _Usd | None = None
+    leases: bool = False
+    lease_wallet: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")] | None = None
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -92,6 +94,8 @@ class OwnerControl:
                 self._set_rules(request.wishes or OwnerRules())
             case "price":
                 self._set_prices(request)
+            case "leases":
+                self._set_leases(request)
             case "drain":
                 self.stop.set()
         return {"status": self.status()}
@@ -110,9 +114,16 @@ class OwnerControl:
             prompt_usd_per_mtok=request.prompt_usd_per_mtok,
             completion_usd_per_mtok=request.completion_usd_per_mtok,
         )
-        inventory.set_prices(settings)
+        inventory.set_terms(settings)
         save_settings(settings)
         self.notify("new prices")
+
+    def _set_leases(self, request: ControlRequest) -> None:
+        inventory = self.agent.inventory
+        settings = dataclasses.replace(inventory.settings, leases=request.leases, lease_wallet=request.lease_wallet)
+        save_settings(settings)
+        inventory.set_terms(settings)
+        self.notify("offers leases" if request.leases else "offers no leases")
 
     def status(self) -> dict[str, Any]:
         agent, inventory, rules = self.agent, self.agent.inventory, self.rules
@@ -150,6 +161,8 @@ class OwnerControl:
             "hourly_usd": format_usd(specs.hourly_price_nano),
             "prompt_usd_per_mtok": settings.prompt_usd_per_mtok,
             "completion_usd_per_mtok": settings.completion_usd_per_mtok,
+            "leases": settings.leases,
+            "lease_wallet": settings.lease_wallet,
             "wishes": msgspec.to_builtins(rules),
             "hours": str(rules.hours) if rules.hours else None,
             "pause_ends_at": rules.pause_end_unix_s,

@@ -142,7 +142,7 @@ class Inventory:
         """A job failed: poll the server now instead of after `REFRESH_S`."""
         self._refresh_wanted.set()
 
-    def set_prices(self, settings: NodeSettings) -> None:
+    def set_terms(self, settings: NodeSettings) -> None:
         """Raises InvalidAmount or StartupError, and then nothing has changed."""
         builder = replace(self._specs_builder, settings=settings)
         specs = _checked_specs(builder, self._backend_specs)

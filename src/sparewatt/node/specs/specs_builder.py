@@ -65,6 +65,7 @@ class SpecsBuilder:
             bandwidth_bytes_s=backend.bandwidth_bytes_s,
             gpus=tuple(self._gpu(index, gpu) for index, gpu in enumerate(hardware.gpus)),
             fetch_hosts=settings.fetch_hosts(),
+            leases=settings.leases,
         )
 
     def model_report(self, model: BackendModel) -> ModelReport:

@@ -23,6 +23,8 @@ class ChainEvent:
     contract: str
     event: str
     args: Mapping[str, Any]
+    unix_s: int = 0
+    """The time of its block, as its contract saw it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ A WebSocket message holds one or more frames; a frame is `op (1 byte), stream (4
 link itself; every job has a stream of its own, numbered by the gateway. Control messages are JSON. Flow control is by
 credit: a node may send `window_bytes` of a reply, and more as CREDIT arrives.
 
-    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, GOODBYE     HEAD, DATA, END, FAIL       (per job)
-    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, NAMES, GOODBYE     OPEN, BODY, CREDIT, CANCEL
+    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, NODE_KEY, GOODBYE
+         of a job    HEAD, DATA, END, FAIL
+    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, NAMES, PROVIDER, GOODBYE
+         of a job    OPEN, BODY, CREDIT, CANCEL
 """
 
 from __future__ import annotations
@@ -66,10 +68,12 @@ class Opcode(enum.IntEnum):
     COUNTERSIGNED = 12
     SHEET = 13
     NAMES = 14
+    PROVIDER = 15
     OPEN = 16
     BODY = 17
     CREDIT = 18
     CANCEL = 19
+    NODE_KEY = 20
     HEAD = 32
     DATA = 33
     END = 34
@@ -151,6 +155,22 @@ class Reject(msgspec.Struct, frozen=True):
     reason: ShortText
     message: Text
     final: bool = True
+
+
+class NodeKeyRequest(msgspec.Struct, frozen=True):
+    """A gateway asks a node that offers leases to sign that its key serves a provider, at one registry of one chain."""
+
+    chain_id: Annotated[int, Meta(ge=1, le=(1 << 63) - 1)]
+    registry: Address
+    provider: Address
+
+
+class SignedNodeKey(msgspec.Struct, frozen=True):
+    """The answer: an EIP-712 signature of `NodeKey(provider, nodeKey)`, or why the node refuses."""
+
+    request: NodeKeyRequest
+    signature: Signature | None = None
+    refusal: Text | None = None
 
 
 class Goodbye(msgspec.Struct, frozen=True):

@@ -224,6 +224,8 @@ class NodeSpecs(msgspec.Struct, frozen=True):
     """One by one, where the driver reports them; `gpu`, `gpu_count` and `vram_bytes` describe all together."""
     fetch_hosts: Annotated[tuple[HostName, ...], Meta(max_length=FETCH_HOSTS_MAX)] = ()
     """Hosts from which the owner lets this node fetch pictures. The agent fetches them; the model server gets data."""
+    leases: bool = False
+    """Whether the owner offers the machine for leases. Such a node knows PROVIDER."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True):

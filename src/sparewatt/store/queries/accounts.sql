@@ -26,17 +26,18 @@ UPDATE accounts SET role = 'owner', version = nextval('api_key_version') WHERE i
 UPDATE accounts SET closed_at = coalesce(closed_at, now()), version = nextval('api_key_version') WHERE id = $1
 
 -- name: accounts_without_chain_key
-SELECT id FROM accounts WHERE chain_key IS NULL ORDER BY id LIMIT $1
+SELECT id FROM accounts WHERE chain_address IS NULL ORDER BY id LIMIT $1
 
 -- name: set_chain_key
 -- Never replaces a key: that would lose the tokens at its address.
-UPDATE accounts SET chain_address = $2, chain_key = $3 WHERE id = $1 AND chain_key IS NULL
+UPDATE accounts SET chain_address = $2, chain_key = $3 WHERE id = $1 AND chain_address IS NULL
 
 -- name: account_at
 SELECT id FROM accounts WHERE chain_address = $1
 
--- name: find_chain_key
-SELECT chain_key FROM accounts WHERE id = $1
+-- name: find_chain_key_at
+SELECT chain_key FROM accounts WHERE id = $1 AND chain_address = $2
+UNION ALL SELECT chain_key FROM former_chain_keys WHERE account_id = $1 AND address = $2
 
 -- name: insert_network_secret
 INSERT INTO network_secret (fingerprint) VALUES ($1) ON CONFLICT (only_row) DO NOTHING

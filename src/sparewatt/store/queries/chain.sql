@@ -78,6 +78,11 @@ WHERE (block_number, log_index) > ($1, $2) AND block_number <= $3
     AND (contract, event) IN (SELECT * FROM unnest($4::text[], $5::text[]))
 ORDER BY block_number, log_index LIMIT $6
 
+-- name: chain_events_of
+SELECT block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args FROM chain_events
+WHERE tx_hash = ANY ($1::bytea[]) AND (contract, event) IN (SELECT * FROM unnest($2::text[], $3::text[]))
+ORDER BY block_number, log_index
+
 -- name: read_chain_reader
 SELECT block_number, log_index FROM chain_readers WHERE name = $1
 
@@ -95,18 +100,21 @@ ON CONFLICT (business_id) DO NOTHING
 
 -- name: find_outbox
 SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries, reason, block_number, block_hash,
-    tx_hash, succeeded, lost_block
+    tx_hash, succeeded, lost_block, request_id
 FROM chain_outbox WHERE business_id = $1
 
 -- name: outbox_decided
--- By number of tries, so that a call that is refused does not hold up the rest.
+-- By number of tries, so that a call that is refused does not hold up the rest; the calls of a request in their order.
 SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries, reason, block_number, block_hash,
-    tx_hash, succeeded, lost_block
-FROM chain_outbox WHERE sender = $1 AND state = 'decided' ORDER BY tries, id LIMIT $2
+    tx_hash, succeeded, lost_block, request_id
+FROM chain_outbox o WHERE sender = $1 AND state = 'decided'
+ORDER BY coalesce((SELECT max(f.tries) FROM chain_outbox f WHERE f.request_id = o.request_id AND f.state = 'decided'),
+    tries), id
+LIMIT $2
 
 -- name: outbox_under_way
 SELECT id, business_id, sender, recipient, data, gas_limit, state, nonce, tries, reason, block_number, block_hash,
-    tx_hash, succeeded, lost_block
+    tx_hash, succeeded, lost_block, request_id
 FROM chain_outbox WHERE sender = $1 AND state IN ('signed', 'sent', 'mined') ORDER BY nonce LIMIT $2
 
 -- name: outbox_signed
@@ -124,11 +132,22 @@ UPDATE chain_senders SET next_nonce = $2 + 1 WHERE address = $1
 -- name: outbox_note_signed
 -- The gas limit stays from here on: another version of the transaction differs by its fee alone.
 UPDATE chain_outbox SET state = 'signed', nonce = $2, gas_limit = $4, lost_block = NULL, reason = NULL, changed_at = now()
-WHERE id = $1 AND nonce IS NOT DISTINCT FROM $3 AND state IN ('decided', 'signed', 'sent') RETURNING id
+WHERE id = $1 AND nonce IS NOT DISTINCT FROM $3 AND sender = $5 AND state IN ('decided', 'signed', 'sent') RETURNING id
 
 -- name: insert_signed
 INSERT INTO chain_signed (outbox_id, number, tx_hash, raw, fee_wei, tip_wei)
 SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM chain_signed WHERE outbox_id = $1
+
+-- name: insert_signed_again
+-- Inserts nothing if there are more versions than the caller knows of.
+INSERT INTO chain_signed (outbox_id, number, tx_hash, raw, fee_wei, tip_wei)
+SELECT $1, $6::int + 1, $2, $3, $4, $5 WHERE (SELECT count(*) FROM chain_signed WHERE outbox_id = $1) = $6
+ON CONFLICT DO NOTHING RETURNING outbox_id
+
+-- name: fill_outbox_nonce
+INSERT INTO chain_outbox (business_id, sender, recipient, data, gas_limit, state, nonce)
+VALUES ($1, $2, $2, '', $3, 'signed', $4)
+ON CONFLICT DO NOTHING RETURNING id
 
 -- name: outbox_note_sent
 UPDATE chain_outbox SET state = 'sent', lost_block = NULL, block_number = NULL, block_hash = NULL, tx_hash = NULL,
@@ -144,10 +163,14 @@ WHERE id = $1 AND state IN ('signed', 'sent', 'mined')
 UPDATE chain_outbox SET lost_block = $2, changed_at = now() WHERE id = $1 AND state IN ('signed', 'sent')
 
 -- name: outbox_note_refused
--- One try more; after the last the row ends as refused.
-UPDATE chain_outbox SET tries = tries + 1, reason = $2, changed_at = now(),
-    state = CASE WHEN tries + 1 >= $3 THEN 'refused' ELSE 'decided' END
-WHERE id = $1 AND state = 'decided'
+-- One try more; after the last the row ends as refused, with the later calls of its request.
+WITH tried AS (
+    UPDATE chain_outbox SET tries = tries + 1, reason = $2, changed_at = now(),
+        state = CASE WHEN tries + 1 >= $3 THEN 'refused' ELSE 'decided' END
+    WHERE id = $1 AND state = 'decided' RETURNING id, request_id, state)
+UPDATE chain_outbox SET state = 'refused', reason = $2, changed_at = now() FROM tried
+WHERE tried.state = 'refused' AND chain_outbox.request_id = tried.request_id AND chain_outbox.id > tried.id
+    AND chain_outbox.state = 'decided'
 
 -- name: finish_outbox
 -- Final if the index is `depth` blocks past it and has the same hash for its block.
@@ -156,6 +179,30 @@ FROM chain_index
 WHERE state = 'mined' AND chain_outbox.block_number <= chain_index.block_number - $1 + 1
     AND NOT EXISTS (SELECT FROM chain_blocks
         WHERE number = chain_outbox.block_number AND hash <> chain_outbox.block_hash)
+
+-- name: outbox_open_senders
+SELECT DISTINCT sender FROM chain_outbox
+WHERE sender = ANY ($1::text[]) AND state IN ('decided', 'signed', 'sent', 'mined') ORDER BY sender
+
+-- name: outbox_sender_loads
+SELECT sender, count(*) AS open_calls, coalesce(max(extract(epoch FROM now() - (SELECT min(signed_at) FROM chain_signed
+    WHERE outbox_id = o.id))) FILTER (WHERE state IN ('signed', 'sent')), 0)::float8 AS waiting_s
+FROM chain_outbox o WHERE sender = ANY ($1::text[]) AND state IN ('decided', 'signed', 'sent') GROUP BY sender
+
+-- name: outbox_has_waiting_requests
+SELECT EXISTS (SELECT FROM chain_outbox WHERE state = 'decided' AND request_id IS NOT NULL)
+
+-- name: outbox_movable_requests
+SELECT request_id, count(*) AS calls FROM chain_outbox o
+WHERE state = 'decided' AND request_id IS NOT NULL AND NOT sender = ANY ($1::text[])
+    AND NOT EXISTS (SELECT FROM chain_outbox f WHERE f.request_id = o.request_id AND f.state IN ('signed', 'sent'))
+GROUP BY request_id ORDER BY min(id) LIMIT $2
+
+-- name: lock_outbox_of_request
+SELECT state FROM chain_outbox WHERE request_id = $1 ORDER BY id FOR UPDATE
+
+-- name: move_outbox_of_request
+UPDATE chain_outbox SET sender = $2, tries = 0, changed_at = now() WHERE request_id = $1 AND state = 'decided'
 
 -- name: outbox_has_open
 SELECT EXISTS (SELECT FROM chain_outbox

@@ -139,8 +139,8 @@ SELECT
                 UNION ALL SELECT account, nano FROM carried) AS lines GROUP BY account) AS t
         FULL JOIN balances b ON b.account = t.account
         WHERE coalesce(t.nano, 0) <> coalesce(b.nano, 0)) AS d) AS wrong_balances,
-    (SELECT count(*) FROM balances b WHERE (b.account LIKE 'promo:%' OR b.account LIKE 'credits:%')
-        AND b.nano < 0) AS overdrawn
+    (SELECT count(*) FROM balances b WHERE b.nano < 0
+        AND b.account NOT IN ('network:deposits', 'network:grants', 'network:shortfall')) AS overdrawn
 
 -- name: insert_receipts
 INSERT INTO receipts (job_id, node_id, at, prompt_tokens, completion_tokens, seen_tokens, disputed, signature, proof)

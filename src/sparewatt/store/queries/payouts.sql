@@ -17,8 +17,8 @@ SELECT a.id AS account_id, a.chain_address AS address, greatest(0, coalesce(e.na
 FROM accounts a
 LEFT JOIN balances e ON e.account = 'earned:' || a.id
 LEFT JOIN balances c ON c.account = 'credits:' || a.id
-LEFT JOIN (SELECT account_id, sum(nano)::bigint AS nano FROM transfers WHERE kind = 'deposit' GROUP BY account_id) AS d
-    ON d.account_id = a.id
+LEFT JOIN (SELECT account_id, sum(CASE kind WHEN 'deposit' THEN nano ELSE -nano END)::bigint AS nano FROM transfers
+    WHERE kind IN ('deposit', 'exit') GROUP BY account_id) AS d ON d.account_id = a.id
 WHERE a.chain_address IS NOT NULL AND (e.nano >= 1000 OR d.nano IS NOT NULL)
 ORDER BY a.chain_address LIMIT $1
 
@@ -32,12 +32,12 @@ SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::big
 
 -- name: batches
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
 FROM payout_batches WHERE $1::bigint IS NULL OR epoch < $1 ORDER BY epoch DESC LIMIT $2
 
 -- name: find_batch
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
 FROM payout_batches WHERE epoch = $1
 
 -- name: paid_to
@@ -57,13 +57,13 @@ FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch WHERE l.account_
 
 -- name: first_unposted_batch
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
 FROM payout_batches WHERE posted_at IS NULL ORDER BY epoch LIMIT 1
 
 -- name: claimable
--- From the newest posted batch, whose tree holds the last leaf of every address.
+-- From the newest ripe batch, whose tree holds the last leaf of every address.
 SELECT l.address, p.epoch, l.earned_micro, coalesce(c.claimed_micro, 0) AS claimed_micro
-FROM (SELECT max(epoch) AS epoch FROM payout_batches WHERE posted_at IS NOT NULL) AS p
+FROM (SELECT max(epoch) AS epoch FROM payout_batches WHERE is_ripe) AS p
 CROSS JOIN LATERAL (
     SELECT DISTINCT ON (address) address, account_id, earned_micro FROM payout_leaves
     WHERE epoch <= p.epoch AND address IN (SELECT address FROM payout_leaves WHERE account_id = $1)
@@ -72,15 +72,75 @@ LEFT JOIN payout_claims c ON c.address = l.address
 WHERE l.account_id = $1 AND l.earned_micro > coalesce(c.claimed_micro, 0) ORDER BY l.address LIMIT $2
 
 -- name: forget_posted_batches
-UPDATE payout_batches SET posted_at = NULL, posted_tx = NULL WHERE posted_at IS NOT NULL
+UPDATE payout_batches SET posted_at = NULL, posted_tx = NULL, ripe_at = NULL, is_ripe = false, struck_at = NULL
 
 -- name: forget_payout_claims
 DELETE FROM payout_claims
 
 -- name: mark_posted
-UPDATE payout_batches SET posted_tx = $2, posted_at = to_timestamp($3::float8)
+UPDATE payout_batches SET posted_tx = $2, posted_at = to_timestamp($3::float8), ripe_at = to_timestamp($4::float8)
 WHERE epoch = $1 AND posted_at IS NULL RETURNING epoch
+
+-- name: mark_ripe
+UPDATE payout_batches SET is_ripe = true
+WHERE posted_at IS NOT NULL AND NOT is_ripe AND ripe_at <= to_timestamp($1::float8)
+
+-- name: mark_struck
+UPDATE payout_batches SET struck_at = now(), posted_at = NULL, posted_tx = NULL, ripe_at = NULL
+WHERE epoch = $1 AND posted_at IS NOT NULL AND NOT is_ripe RETURNING epoch
+
+-- name: post_struck_again
+UPDATE payout_batches SET struck_at = NULL WHERE epoch = $1 AND struck_at IS NOT NULL RETURNING epoch
+
+-- name: last_ripe_epoch
+SELECT max(epoch) FROM payout_batches WHERE is_ripe
+
+-- name: has_open_batch
+SELECT EXISTS (SELECT FROM payout_batches WHERE NOT is_ripe)
+
+-- name: has_batch_under_delay
+SELECT EXISTS (SELECT FROM payout_batches WHERE posted_at IS NOT NULL AND NOT is_ripe)
+
+-- name: unshown_spending
+-- What an account has spent beyond what is in its leaves, in micro-USD.
+SELECT (coalesce((SELECT sum(CASE kind WHEN 'deposit' THEN nano ELSE -nano END) FROM transfers
+        WHERE account_id = $1 AND kind IN ('deposit', 'exit')), 0)
+    - coalesce((SELECT nano FROM balances WHERE account = 'credits:' || $1), 0))::bigint / 1000
+    - (SELECT coalesce(sum(spent_micro), 0) FROM (
+        SELECT DISTINCT ON (address) account_id, spent_micro FROM payout_leaves
+        WHERE address IN (SELECT address FROM payout_leaves WHERE account_id = $1)
+        ORDER BY address, epoch DESC) AS last WHERE account_id = $1)::bigint
 
 -- name: mark_claimed
 INSERT INTO payout_claims AS c (address, claimed_micro) VALUES ($1, $2)
 ON CONFLICT (address) DO UPDATE SET claimed_micro = greatest(c.claimed_micro, excluded.claimed_micro)
+
+-- name: root_status
+SELECT (SELECT min(epoch) FROM payout_batches WHERE struck_at IS NOT NULL) AS struck,
+    (SELECT max(epoch) FROM payout_batches WHERE posted_at IS NOT NULL AND NOT is_ripe) AS delayed,
+    (SELECT extract(epoch FROM max(ripe_at))::float8 FROM payout_batches
+        WHERE posted_at IS NOT NULL AND NOT is_ripe) AS ripe_unix_s,
+    coalesce((SELECT event = 'PoolStopped' FROM chain_events
+        WHERE contract = 'settlement' AND event IN ('PoolStopped', 'PoolLifted') AND args ->> 'pool' = '0'
+        ORDER BY block_number DESC, log_index DESC LIMIT 1), false) AS is_stopped
+
+-- name: find_struck
+SELECT epoch FROM payout_batches WHERE epoch = $1 AND struck_at IS NOT NULL
+
+-- name: payouts_to_undo
+-- Of each account what batches from this one on have added, by earnings and by credits that were to become tokens.
+SELECT l.account_id, (sum(l.added_micro) * 1000 - coalesce(max(h.nano), 0))::bigint AS earned_nano,
+    coalesce(max(h.nano), 0)::bigint AS converted_nano
+FROM payout_leaves l
+LEFT JOIN (SELECT account_id, sum(paid_nano) AS nano FROM credit_holds WHERE by_root AND epoch >= $1 GROUP BY account_id)
+    AS h ON h.account_id = l.account_id
+WHERE l.epoch >= $1 GROUP BY l.account_id HAVING sum(l.added_micro) > 0
+
+-- name: forget_conversions_from
+DELETE FROM credit_holds WHERE by_root AND epoch >= $1
+
+-- name: forget_leaves_from
+DELETE FROM payout_leaves WHERE epoch >= $1
+
+-- name: forget_batches_from
+DELETE FROM payout_batches WHERE epoch >= $1 RETURNING epoch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from eth_abi.abi import decode
 
-from sparewatt.chain.abi import AbiEntry, AbiParam, Contract
 from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, claim_call
 from sparewatt.core.ids import AccountId
+from sparewatt.evm.contract_abi import AbiEntry, AbiParam, Contract
 from sparewatt.ledger.payouts import PayoutLeafProof
 from sparewatt.store.payouts import PayoutLeafRow
 

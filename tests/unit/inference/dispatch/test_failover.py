@@ -203,6 +203,8 @@ def test_only_nodes_that_say_they_can_go_on_are_asked() -> None:
 class OnlyThese:
     """Implements Gate."""
 
+    near: str | None = None
+
     def __init__(self, *allowed: NodeId) -> None:
         self._allowed = frozenset(allowed)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.chain.abi import AbiEntry, AbiParam, Artifact, Contract
-from sparewatt.chain.contracts import Contracts
-from sparewatt.chain.deployment import contract_address
-from sparewatt.chain.model import RawLog, bytes_of, hex_of
 from sparewatt.core.errors import ContractsMissing
+from sparewatt.evm.contract_abi import AbiEntry, AbiParam, Artifact, Contract, Contracts
+from sparewatt.evm.model import RawLog, bytes_of, hex_of
 
 ADDRESS, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
 WORD = 32
@@ -110,12 +108,6 @@ def test_events_are_numbered_within_their_transaction_whatever_the_order_they_ca
         a_log(TRANSFER, *topics, data=data, index=2, tx_hash=b"\x0e" * WORD),
     ]
     assert [(event.log_index, event.ordinal) for event in contracts.decode_logs(logs)] == [(1, 0), (2, 0), (3, 1)]
-
-
-def test_a_contracts_address_follows_from_its_makers_and_a_count() -> None:
-    maker = "0x6ac7ea33f8831ea9dcc53393aaa88b25a785dbf0"  # the example everybody uses
-    assert contract_address(maker, 0) == "0xcd234a471b72ba2f1ccf0a70fcaba648a5eecd8d"
-    assert contract_address(maker, 1) == "0x343c43a37d37dff08ae8c4a11544c718abb4fcf8"
 
 
 def test_a_contract_that_is_not_deployed_is_named_with_the_command_that_deploys_it() -> None:

@@ -50,6 +50,8 @@ class RawLog:
     address: str
     topics: tuple[bytes, ...]
     data: bytes
+    unix_s: int = 0
+    """The time of its block; 0 where the node did not say."""
 
 
 @dataclass(frozen=True, slots=True)

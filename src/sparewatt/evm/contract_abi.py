@@ -1,16 +1,21 @@
-"""The ABI codec: encodes calls of a contract, and decodes its results and event logs. Pure: nothing is sent here."""
+"""Contracts by their ABI: encodes calls, decodes results and event logs. Pure: nothing is sent here.
+
+The ABIs of this release's contracts are in `abi/`, one file each, written by `make contracts`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from typing import Any
 
 import msgspec
-from eth_abi.abi import decode as abi_decode
-from eth_abi.abi import encode as abi_encode
-from eth_abi.exceptions import DecodingError, EncodingError
 
-from sparewatt.chain.model import ContractCall, RawLog, bytes_of, hex_of
+from sparewatt.core.errors import ContractsMissing
+from sparewatt.evm.abi_codec import AbiError, decode_values, encode_values
+from sparewatt.evm.model import ContractCall, RawLog, bytes_of, hex_of
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.signing import keccak256
 
@@ -72,8 +77,8 @@ class Contract:
         return ContractCall(self.address, entry.signature_hash()[:4] + _encode(entry.inputs, args, of=function))
 
     def decode_result(self, function: str, data: bytes, *, n_args: int = 0) -> Any:
-        """The value that a call returned, or a tuple of several."""
-        values = abi_decode(_types(self._function(function, n_args).outputs), data)
+        """The value that a call returned, or a tuple of several. Raises AbiError."""
+        values = decode_values(_types(self._function(function, n_args).outputs), data)
         return values[0] if len(values) == 1 else values
 
     def decode_log(self, log: RawLog, *, ordinal: int) -> ChainEvent | None:
@@ -83,10 +88,10 @@ class Contract:
             return None
         try:
             args = _event_args(entry, log)
-        except DecodingError:
+        except AbiError:
             return None
         position = (log.block_number, log.log_index, log.block_hash, log.tx_hash, ordinal)
-        return ChainEvent(*position, contract=self.name, event=entry.name, args=args)
+        return ChainEvent(*position, contract=self.name, event=entry.name, args=args, unix_s=log.unix_s)
 
     def _function(self, name: str, n_args: int) -> AbiEntry:
         for entry in self._abi:
@@ -95,22 +100,71 @@ class Contract:
         raise ValueError(f"{self.name} has no function {name} with {n_args} arguments")
 
 
+class Contracts:
+    """All our contracts on one chain, by name and by address."""
+
+    def __init__(self, artifacts: Mapping[str, Artifact], addresses: Mapping[str, str]) -> None:
+        self._by_name = {
+            name: Contract(name, addresses[name].lower(), artifacts[name].abi)
+            for name in artifacts
+            if name in addresses
+        }
+        self._by_address = {contract.address: contract for contract in self._by_name.values()}
+
+    def __getitem__(self, name: str) -> Contract:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise ContractsMissing(
+                f"The contract {name!r} is not deployed on this chain. 'sparewatt chain deploy' does it."
+            ) from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return {name: contract.address for name, contract in sorted(self._by_name.items())}
+
+    def decode_logs(self, logs: Sequence[RawLog]) -> list[ChainEvent]:
+        """The events in the logs of whole blocks, in the chain's order. Logs that no ABI describes are left out."""
+        counts: Counter[bytes] = Counter()
+        events = []
+        for log in sorted(logs, key=lambda log: (log.block_number, log.log_index)):
+            contract = self._by_address.get(log.address)
+            event = contract.decode_log(log, ordinal=counts[log.tx_hash]) if contract else None
+            counts[log.tx_hash] += 1
+            if event is not None:
+                events.append(event)
+        return events
+
+
+@cache
+def shipped_abis() -> Mapping[str, Artifact]:
+    """The functions and events of this release's contracts, without their bytecode."""
+    files = [file for file in resources.files(__package__).joinpath("abi").iterdir() if file.name.endswith(".json")]
+    return {file.name.removesuffix(".json"): msgspec.json.decode(file.read_bytes(), type=Artifact) for file in files}
+
+
 def _types(params: Iterable[AbiParam]) -> list[str]:
     return [param.canonical_type() for param in params]
 
 
 def _encode(params: Sequence[AbiParam], args: Sequence[object], *, of: str) -> bytes:
     try:
-        return bytes(abi_encode(_types(params), args))
-    except (EncodingError, TypeError, ValueError) as error:
+        return encode_values(_types(params), args)
+    except AbiError as error:
         raise ValueError(f"the arguments of {of} do not fit: {error}") from None
 
 
 def _event_args(entry: AbiEntry, log: RawLog) -> dict[str, Any]:
-    values = iter(abi_decode(_types(param for param in entry.inputs if not param.indexed), log.data))
+    indexed = sum(param.indexed for param in entry.inputs)
+    if len(log.topics) != 1 + indexed:
+        raise AbiError("the log has another number of topics than the event")
+    values = iter(decode_values(_types(param for param in entry.inputs if not param.indexed), log.data))
     topics = iter(log.topics[1:])
     return {
-        param.name: _decode_topic(param, next(topics, b"")) if param.indexed else as_json(next(values))
+        param.name: _decode_topic(param, next(topics)) if param.indexed else as_json(next(values))
         for param in entry.inputs
     }
 
@@ -118,7 +172,7 @@ def _event_args(entry: AbiEntry, log: RawLog) -> dict[str, Any]:
 def _decode_topic(param: AbiParam, topic: bytes) -> Any:
     if param.is_dynamic_topic:
         return hex_of(topic)
-    (value,) = abi_decode([param.canonical_type()], topic)
+    (value,) = decode_values([param.canonical_type()], topic)
     return as_json(value)
 
 

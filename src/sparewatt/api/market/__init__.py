@@ -1,0 +1,1 @@
+"""The market for leases."""

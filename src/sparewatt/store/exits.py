@@ -1,0 +1,43 @@
+"""Exits of depositors in Postgres, by the events in the index: a reorg that removes an event removes the exit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sparewatt.core.ids import AccountId
+from sparewatt.store.connection_pool import Store
+
+
+@dataclass(frozen=True, slots=True)
+class SeenExit:
+    """The last event about exits of one address."""
+
+    address: str
+    is_paid: bool
+    micro: int
+    ready_at: int | None
+    """In chain time; None once it is paid."""
+    block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskedExit:
+    """A request for an exit whose event is not in the index yet."""
+
+    account_id: AccountId
+    address: str
+    micro: int
+
+
+class ExitStore(Store):
+    async def list_seen(self) -> list[SeenExit]:
+        """Of every address that ever asked for one."""
+        return await self._pool.rows_as(_seen_exit, "exits_seen")
+
+    async def list_asked(self) -> list[AskedExit]:
+        return await self._pool.rows_as(AskedExit, "exits_asked")
+
+
+def _seen_exit(*, micro: Any, **columns: Any) -> SeenExit:
+    return SeenExit(micro=int(micro), **columns)
