@@ -25,6 +25,7 @@ struct Claims:
     zone: uint8
     tier: uint8
     gpu_model: uint8  # 0 for none
+    vram_gb: uint16  # of each GPU; 0 if it is not known
     gpu_units: uint16  # whole GPUs that one lease can have; 0 for a machine that offers processors only
     price_hint_uusd: uint64  # per hour, all-in
     metadata_hash: bytes32
@@ -79,10 +80,10 @@ LEFT: constant(uint8) = 5
 TOPICS: constant(uint8) = 3  # compliance, region, specs
 
 REGISTER_TYPEHASH: constant(bytes32) = keccak256(
-    "Register(address provider,uint8 country,uint8 zone,uint8 tier,uint8 gpuModel,uint16 gpuUnits,uint64 priceHintUusd,bytes32 metadataHash,address nodeKey,uint256 nonce,uint256 deadline)"
+    "Register(address provider,uint8 country,uint8 zone,uint8 tier,uint8 gpuModel,uint16 vramGb,uint16 gpuUnits,uint64 priceHintUusd,bytes32 metadataHash,address nodeKey,uint256 nonce,uint256 deadline)"
 )
 CLAIMS_TYPEHASH: constant(bytes32) = keccak256(
-    "SetClaims(address provider,uint8 country,uint8 zone,uint8 tier,uint8 gpuModel,uint16 gpuUnits,uint64 priceHintUusd,bytes32 metadataHash,uint256 nonce,uint256 deadline)"
+    "SetClaims(address provider,uint8 country,uint8 zone,uint8 tier,uint8 gpuModel,uint16 vramGb,uint16 gpuUnits,uint64 priceHintUusd,bytes32 metadataHash,uint256 nonce,uint256 deadline)"
 )
 SET_STATUS_TYPEHASH: constant(bytes32) = keccak256(
     "SetStatus(address provider,uint8 status,uint256 nonce,uint256 deadline)"
@@ -328,6 +329,7 @@ def _register(provider: address, claims: Claims, node_key: address, node_key_sig
 def _set_claims(provider: address, claims: Claims):
     assert self.status_of[provider] not in [UNKNOWN, LEFT], "NOT_REGISTERED"
     assert claims.zone < 32 and (claims.gpu_units == 0) == (claims.gpu_model == 0), "BAD_CLAIMS"
+    assert claims.gpu_units > 0 or claims.vram_gb == 0, "BAD_CLAIMS"
     self.claims_of[provider] = claims
     log ClaimsChanged(provider=provider, claims=claims)
 

@@ -108,7 +108,7 @@ class Network:
         provider = Provider(key(3000 + number), key(4000 + number))
         self.fund(provider.address)
         proof = self.signed(provider.node_key, self.registry, NodeKey(provider.address, provider.node_key.address))
-        claims = (1, 2, 3, 4, 8, USD, b"\1" * 32)
+        claims = (1, 2, 3, 4, 24, 8, USD, b"\1" * 32)
         self.registry.register(claims, provider.node_key.address, proof, who=provider.address)
         self.registry.set_status(ACTIVE, who=provider.address)
         if bond:

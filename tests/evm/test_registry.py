@@ -10,7 +10,7 @@ from tests.evm.machine import deploy, now, refused, wait
 from tests.evm.network import ATTEMPT_S, GUARDIAN, Network, key
 
 REGISTERED, ACTIVE, MAINTENANCE, SUSPENDED, LEFT = range(1, 6)
-CLAIMS = (1, 2, 3, 4, 8, 1, b"\1" * 32)
+CLAIMS = (1, 2, 3, 4, 24, 8, 1, b"\1" * 32)
 NEWCOMER, NODE, AUDITOR = key(31), key(32), key(33)
 
 
@@ -41,9 +41,10 @@ def test_nobody_claims_a_node_whose_key_did_not_agree(network: Network) -> None:
 @pytest.mark.parametrize(
     "claims",
     [
-        (1, 32, 3, 4, 8, 1, b"\1" * 32),
-        (1, 2, 3, 4, 0, 1, b"\1" * 32),  # a GPU model without a GPU
-        (1, 2, 3, 0, 1, 1, b"\1" * 32),  # a GPU of no model
+        (1, 32, 3, 4, 24, 8, 1, b"\1" * 32),
+        (1, 2, 3, 4, 0, 0, 1, b"\1" * 32),  # a GPU model without a GPU
+        (1, 2, 3, 0, 24, 1, 1, b"\1" * 32),  # a GPU of no model
+        (1, 2, 3, 0, 24, 0, 1, b"\1" * 32),  # memory of no GPU
     ],
 )
 def test_impossible_claims_are_refused(network: Network, claims: tuple[object, ...]) -> None:
@@ -52,7 +53,7 @@ def test_impossible_claims_are_refused(network: Network, claims: tuple[object, .
 
 
 def test_a_machine_without_a_gpu_registers(network: Network) -> None:
-    claims = (1, 2, 3, 0, 0, 1, b"\1" * 32)
+    claims = (1, 2, 3, 0, 0, 0, 1, b"\1" * 32)
     network.registry.register(claims, *proof(network, NEWCOMER.address, NODE), who=NEWCOMER.address)
     network.registry.set_status(ACTIVE, who=NEWCOMER.address)
     assert network.registry.claims_of(NEWCOMER.address) == claims

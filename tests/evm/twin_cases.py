@@ -16,7 +16,7 @@ from tests.evm.machine import Contract, now, wait
 from tests.evm.network import OPERATOR, ROOT_DELAY_S, USD, Network, key
 
 PRICES = {0: 2 * USD, 1: USD}
-CLAIMS = (1, 2, 3, 4, 8, 1, b"\1" * 32)
+CLAIMS = (1, 2, 3, 4, 24, 8, 1, b"\1" * 32)
 OWNER, NODE, HEIR = key(81), key(82), key(83)
 SPEC = b"\6" * 32
 

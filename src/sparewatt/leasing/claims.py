@@ -12,6 +12,9 @@ from sparewatt.policy.zones import zone_of_region
 from sparewatt.protocol.link.node_report import NodeSpecs
 
 NANO_PER_MICRO = 1_000
+BYTES_PER_GB = 10**9
+VRAM_GB_MAX = (1 << 16) - 1
+"""What the contract's field holds."""
 
 
 class ProviderClaims(msgspec.Struct, frozen=True):
@@ -21,6 +24,8 @@ class ProviderClaims(msgspec.Struct, frozen=True):
     zone: int
     tier: int
     gpu_model: int
+    vram_gb: int
+    """Of the smallest GPU, in whole GB (10^9 bytes), as a policy counts."""
     gpu_units: int
     """Whole GPUs that one lease can have; 0 for a machine that offers processors only."""
     price_hint_uusd: int
@@ -35,6 +40,14 @@ def claims_of(specs: NodeSpecs) -> ProviderClaims:
         zone=zone_of_region(specs.region),
         tier=TIER_ID["community"],
         gpu_model=gpu_model,
+        vram_gb=_vram_gb(specs),
         gpu_units=specs.gpu_count,
         price_hint_uusd=specs.hourly_price_nano // NANO_PER_MICRO,
     )
+
+
+def _vram_gb(specs: NodeSpecs) -> int:
+    if not specs.gpu_count:
+        return 0
+    least = min((gpu.vram_bytes for gpu in specs.gpus), default=specs.vram_bytes // specs.gpu_count)
+    return min(VRAM_GB_MAX, least // BYTES_PER_GB)

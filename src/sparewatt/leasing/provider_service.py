@@ -128,6 +128,7 @@ class ProviderService:
                 zone=claims.zone,
                 tier=claims.tier,
                 gpu_model=claims.gpu_model,
+                vram_gb=claims.vram_gb,
                 gpu_units=claims.gpu_units,
                 price_hint_uusd=claims.price_hint_uusd,
                 metadata_hash="0x" + bytes(32).hex(),

@@ -91,6 +91,7 @@ class RegisterParams(RequestParams, frozen=True):
     zone: int
     tier: int
     gpu_model: int
+    vram_gb: int
     gpu_units: int
     price_hint_uusd: int
     metadata_hash: Hash32

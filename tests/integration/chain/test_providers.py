@@ -249,6 +249,7 @@ async def test_a_node_key_serves_one_provider_and_only_by_its_own_signature(offe
             zone=0,
             tier=0,
             gpu_model=0,
+            vram_gb=0,
             gpu_units=0,
             price_hint_uusd=1,
             metadata_hash="0x" + bytes(32).hex(),

@@ -6,6 +6,7 @@ import pytest
 from sparewatt.leasing.claims import claims_of
 from sparewatt.policy.market_ids import COUNTRY_ID, GPU_MODEL_ID, OTHER_GPU
 from sparewatt.policy.zones import ZONES_MAX
+from sparewatt.protocol.link.node_report import GpuSpec
 from tests.unit.protocol.reports import SPECS
 
 
@@ -29,3 +30,19 @@ def test_a_model_is_claimed_exactly_with_gpus(gpu: str, count: int, model: int) 
 def test_a_place_that_nobody_knows_is_claimed_as_unknown() -> None:
     claims = claims_of(msgspec.structs.replace(SPECS, region="the attic"))
     assert (claims.country, claims.zone) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "together", "each", "gb"),
+    [
+        (0, 24 * 10**9, (), 0),  # no GPU, no memory of it: the registry refuses anything else
+        (1, 24 * 10**9 - 1, (), 23),
+        (2, 48 * 10**9, (), 24),
+        (2, 104 * 10**9, (80 * 10**9, 24 * 10**9), 24),  # a lease may get the smaller one
+        (1, 1 << 50, (), 65_535),
+    ],
+)
+def test_memory_is_claimed_per_gpu(count: int, together: int, each: tuple[int, ...], gb: int) -> None:
+    gpus = tuple(GpuSpec("RTX 4090", vram) for vram in each)
+    specs = msgspec.structs.replace(SPECS, gpu_count=count, vram_bytes=together, gpus=gpus)
+    assert claims_of(specs).vram_gb == gb

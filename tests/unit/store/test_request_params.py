@@ -62,7 +62,7 @@ EXAMPLES = {
     ChainRequestKind.CLOSE: LeaseParams(HASH),
     ChainRequestKind.TOP_UP: LeaseParams(HASH),
     ChainRequestKind.UPDATE: UpdateParams(HASH, HASH, 2**63, 86_400, 3),
-    ChainRequestKind.REGISTER: RegisterParams(NodeId(HERS), 1, 2, 3, 4, 5, 6, HASH, HERS, "0x" + "ee" * 65),
+    ChainRequestKind.REGISTER: RegisterParams(NodeId(HERS), 1, 2, 3, 4, 24, 5, 6, HASH, HERS, "0x" + "ee" * 65),
     ChainRequestKind.BOND: ProviderParams(HERS),
     ChainRequestKind.UNBOND: ProviderParams(HERS),
     ChainRequestKind.STATUS: StatusParams(HERS, 2),

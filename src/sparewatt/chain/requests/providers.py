@@ -71,7 +71,8 @@ class RegisterHandler(RequestHandler):
     async def _register(self, registry: Contract, key: SigningKey, params: RegisterParams, nonce: int) -> Any:
         deadline = await self.context.deadline()
         claims = (
-            *(params.country, params.zone, params.tier, params.gpu_model, params.gpu_units, params.price_hint_uusd),
+            *(params.country, params.zone, params.tier),
+            *(params.gpu_model, params.vram_gb, params.gpu_units, params.price_hint_uusd),
             bytes.fromhex(params.metadata_hash[2:]),
         )
         message = Register(key.address, *claims, params.node_key, nonce, deadline)

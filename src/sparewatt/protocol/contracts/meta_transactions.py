@@ -92,6 +92,7 @@ class Register(TypedMessage):
     zone: Uint8
     tier: Uint8
     gpu_model: Uint8
+    vram_gb: Uint16
     gpu_units: Uint16
     price_hint_uusd: Uint64
     metadata_hash: Bytes32
@@ -106,6 +107,7 @@ class SetClaims(TypedMessage):
     zone: Uint8
     tier: Uint8
     gpu_model: Uint8
+    vram_gb: Uint16
     gpu_units: Uint16
     price_hint_uusd: Uint64
     metadata_hash: Bytes32
