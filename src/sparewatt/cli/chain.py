@@ -55,6 +55,7 @@ def _print_status(chain: ChainStatus) -> None:
         ("Chain id", output.format_optional(chain.chain_id, "{}")),
         ("Indexed block", output.format_count(chain.indexed_block) + head),
         ("Events", output.format_count(chain.events)),
+        *([("Payout roots", chain.payout_roots)] if chain.payout_roots else []),
         ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(chain.outbox.items())) or "empty"),
         *((f"Contract {name}", address) for name, address in sorted(chain.contracts.items())),
     ]

@@ -23,6 +23,7 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
 from sparewatt.inference.metering.service import Metering
 from sparewatt.ledger.budgets import KeyBudgets
+from sparewatt.ledger.chain_credits import ChainCreditService
 from sparewatt.ledger.credits import CreditRules, CreditService
 from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, adapters_for
 from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
@@ -162,6 +163,7 @@ def make_money_service(settings: GatewaySettings, database: Database, *, clock: 
         settlement=PayoutService(database.payouts, clock=clock),
         adapters=adapters_for(development=settings.development, chain=on_chain),
         on_chain=on_chain,
+        chain_credits=ChainCreditService(database, clock) if settings.chain_url else None,
         payout_s=settings.payout_hours * _HOUR_S,
     )
 

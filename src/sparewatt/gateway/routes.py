@@ -22,6 +22,7 @@ from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
+from sparewatt.api.money.chain_money import ChainMoneyEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
@@ -145,7 +146,19 @@ def _money_groups(services: Services) -> list[object]:
     people, money, database = services.people, services.money, services.database
     clock, table = services.clock, services.table
     return [
-        CreditEndpoints(accounts=people, credits=money.credits, adapters=money.adapters, rng=services.rng),
+        CreditEndpoints(
+            accounts=people,
+            credits=money.credits,
+            adapters=money.adapters,
+            chain=money.chain_credits,
+            rng=services.rng,
+        ),
+        ChainMoneyEndpoints(
+            accounts=people,
+            chain=money.chain_credits,
+            free_idle_slices=services.accounting.ledger.free_idle_slices if services.accounting is not None else None,
+            rng=services.rng,
+        ),
         KeyInfoEndpoints(limiter=services.auth, spending=database.ledger, credits=money.credits, clock=clock),
         UsageEndpoints(accounts=people, statements=database.statements, nodes=table, clock=clock),
         EarningsEndpoints(
@@ -166,7 +179,7 @@ def _money_groups(services: Services) -> list[object]:
             public_limiter=services.public_limits.published,
             clock=clock,
         ),
-        LedgerEndpoints(books=database.ledger),
+        LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
     ]
 
 
@@ -186,6 +199,7 @@ def _operation_groups(services: Services) -> list[object]:
             started_unix_s=services.started_unix_s,
         ),
         ChainEndpoints(
+            payouts=services.database.payouts,
             limiter=services.auth,
             store=services.database.chain,
             chain_url=services.settings.chain_url,

@@ -51,6 +51,8 @@ class Balance:
     granted: Nano
     deposited: Nano
     expired: Nano
+    moved: Nano
+    """Left for the chain: to leases and bonds, or out of the network."""
     promo_ends_unix_s: float | None
 
     @property
@@ -63,7 +65,7 @@ class Balance:
 
     @property
     def spent(self) -> Nano:
-        return Nano(self.received - self.total)
+        return Nano(self.received - self.total - self.moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ class CreditService:
             granted=totals.get("grant", Nano(0)),
             deposited=totals.get("deposit", Nano(0)),
             expired=totals.get("expire", Nano(0)),
+            moved=Nano(totals.get("convert", 0) + totals.get("exit", 0)),
             promo_ends_unix_s=await self.books.promo_ends_at(account_id, now_unix_s=now) if balances[promo] else None,
         )
 

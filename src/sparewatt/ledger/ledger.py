@@ -167,6 +167,12 @@ class Ledger:
             await self._take_slice(chart.credits_of(account), purse.reserved.paid, 0)
             return True
 
+    async def free_idle_slices(self, account: AccountId) -> None:
+        """Return what no request needs of the account's slices, here and in the other processes."""
+        await self.give_back(account)
+        if self.reclaim is not None:
+            await self.reclaim(account)
+
     def _refill_lock(self, account: AccountId) -> asyncio.Lock:
         """One task at a time refills or empties a purse."""
         return self._refill_locks[hash(account) % REFILL_LOCKS]

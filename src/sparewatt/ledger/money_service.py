@@ -9,6 +9,7 @@ from sparewatt.core.errors import ChainUnavailable
 from sparewatt.core.ids import AccountId
 from sparewatt.core.log import Logger
 from sparewatt.core.money import format_usd
+from sparewatt.ledger.chain_credits import ChainCreditService
 from sparewatt.ledger.credits import CreditService
 from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, DepositAdapter
 from sparewatt.ledger.payouts import PayoutService
@@ -26,6 +27,8 @@ class MoneyService:
     """By name."""
     on_chain: ChainPaymentAdapter | None
     """None if the network has no chain."""
+    chain_credits: ChainCreditService | None
+    """Likewise."""
     payout_s: float
     """The time between two payout batches."""
 

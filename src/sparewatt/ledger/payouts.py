@@ -16,11 +16,18 @@ from functools import partial
 from sparewatt.core.clock import Clock
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
-from sparewatt.ledger.rules import payout_postings
+from sparewatt.ledger.rules import conversion_postings, payout_postings
 from sparewatt.protocol.contracts.merkle import MerkleTree
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from sparewatt.store.ledger import Transfer
-from sparewatt.store.payouts import AccountStanding, PayoutBatchDraft, PayoutBatchRow, PayoutLeafRow, PayoutStore
+from sparewatt.store.payouts import (
+    AccountStanding,
+    HeldConversion,
+    PayoutBatchDraft,
+    PayoutBatchRow,
+    PayoutLeafRow,
+    PayoutStore,
+)
 
 NANO_PER_MICRO = 1_000
 
@@ -91,12 +98,37 @@ def _spent_by_account(leaves: Iterable[PayoutLeafRow]) -> dict[AccountId, int]:
     return spent
 
 
+def with_conversions(
+    last: Mapping[str, PayoutLeafRow], changed: Sequence[PayoutLeafRow], conversions: Iterable[HeldConversion]
+) -> list[PayoutLeafRow]:
+    """What was held of an account's credits is earned and spent at once, by the address that it goes to."""
+    rows = {leaf.address: leaf for leaf in changed}
+    for each in conversions:
+        micro, before = each.paid_nano // NANO_PER_MICRO, last.get(each.address)
+        leaf = rows.get(each.address) or replace(
+            before or PayoutLeafRow(each.address, each.account_id, 0, 0), added_micro=0
+        )
+        rows[each.address] = replace(
+            leaf,
+            earned_micro=leaf.earned_micro + micro,
+            spent_micro=leaf.spent_micro + micro,
+            added_micro=leaf.added_micro + micro,
+        )
+    return list(rows.values())
+
+
 def draft_batch(
-    epoch: int, leaves: Sequence[PayoutLeafRow], standings: Iterable[AccountStanding], *, unix_s: float
+    epoch: int,
+    leaves: Sequence[PayoutLeafRow],
+    standings: Iterable[AccountStanding],
+    conversions: Sequence[HeldConversion] = (),
+    *,
+    unix_s: float,
 ) -> PayoutBatchDraft | None:
     """The next batch. None if no account earned or spent a whole micro-dollar since the last."""
     last = {leaf.address: leaf for leaf in leaves}
-    changed = changed_leaves(last, standings)
+    earning = changed_leaves(last, standings)
+    changed = with_conversions(last, earning, conversions)
     if not changed:
         return None
     whole = sorted((last | {leaf.address: leaf for leaf in changed}).values(), key=lambda leaf: leaf.address)
@@ -108,15 +140,20 @@ def draft_batch(
         promised_micro=sum(leaf.earned_micro for leaf in whole),
         added_micro=sum(leaf.added_micro for leaf in changed),
     )
-    return PayoutBatchDraft(
-        batch, changed, [_payment(epoch, leaf, unix_s=unix_s) for leaf in changed if leaf.added_micro]
-    )
+    payments = [_payment(epoch, leaf, unix_s=unix_s) for leaf in earning if leaf.added_micro]
+    return PayoutBatchDraft(batch, changed, [*payments, *(_conversion(each, unix_s=unix_s) for each in conversions)])
+
+
+def _conversion(held: HeldConversion, *, unix_s: float) -> Transfer:
+    lines = tuple(conversion_postings(held.account_id, held.paid_nano))
+    return Transfer(f"convert:{held.id}:{unix_s:.3f}", "convert", held.account_id, held.paid_nano, lines, unix_s)
 
 
 def _payment(epoch: int, leaf: PayoutLeafRow, *, unix_s: float) -> Transfer:
     nano = Nano(leaf.added_micro * NANO_PER_MICRO)
     lines = tuple(payout_postings(leaf.account_id, nano))
-    return Transfer(f"payout:{epoch}:{leaf.account_id}", "payout", leaf.account_id, nano, lines, unix_s)
+    cause = f"payout:{epoch}:{leaf.account_id}:{unix_s:.3f}"  # a struck batch may be made anew
+    return Transfer(cause, "payout", leaf.account_id, nano, lines, unix_s)
 
 
 class PayoutService:
@@ -132,9 +169,13 @@ class PayoutService:
         return await self._store.make_batch(partial(draft_batch, unix_s=now), now_unix_s=now, quiet_s=quiet_s)
 
     async def proof(self, epoch: int, address: str) -> PayoutLeafProof | None:
-        """None if the address is not in that batch. Batches never change, so the last one is cached."""
+        """None if the address is not in that batch. The last batch is cached: none changes, but a struck one."""
         async with self._cache_lock:
-            if self._cached_batch is None or self._cached_batch.epoch != epoch:
+            row, cached = await self._store.find_batch(epoch), self._cached_batch
+            if row is None:
+                return None
+            if cached is None or (cached.epoch, cached.tree.root) != (epoch, row.root):
                 leaves = await self._store.leaves_at(epoch)
                 self._cached_batch = await asyncio.to_thread(build_batch, epoch, leaves)
-            return self._cached_batch.prove(address)
+                cached = self._cached_batch
+            return cached.prove(address) if cached is not None else None

@@ -1,4 +1,4 @@
-"""What a final event of the chain moves between pockets, credits and the outside, and the postings of it. Pure functions.
+"""What a final event of the chain moves between pockets, credits and the outside, and its postings. Pure functions.
 
 Every transfer of the token is an event of its own, so a contract's event says only what the contract owes to whom from
 then on. Money on its way between the two is outside: a deposit leaves a wallet by `Transfer` and becomes credits by
@@ -143,7 +143,7 @@ def _refunded(event: ChainEvent, _: ChainParties, __: int) -> list[Move]:
 
 
 def _bond_changed(event: ChainEvent, _: ChainParties, before: int) -> list[Move]:
-    """It says what there is, so what moved is the difference. What was taken from it is owed or sent by other events."""
+    """It says what there is, so what moved is the difference. Other events say to whom that is owed, or sent."""
     args = event.args
     added = args["free"] + args["locked"] + args["unbonding"] - before
     place = bond(args["provider"])
@@ -225,7 +225,10 @@ def entry_of(
         return PocketEntry(kept, [])
     cause = f"deposit:chain:{event_id}" if kind == "deposit" else f"chain:{event_id}"
     account = AccountId(accounts[0]) if accounts else AccountId("acc_network")
-    transfer = Transfer(cause, kind, account, Nano(_moved(lines)), tuple(lines), unix_s)
+    if hold is not None:
+        kind, account = "convert", hold.account_id
+    nano = _taken(lines, account) if hold is not None else _moved(lines)
+    transfer = Transfer(cause, kind, account, Nano(nano), tuple(lines), unix_s)
     return PocketEntry(kept, [transfer], _used_hold(event, kind, hold))
 
 
@@ -299,7 +302,7 @@ def _free_credits_come_back(kind: str, lines: Sequence[Posting], view: PocketVie
     """Promo credits never become paid ones: what comes back of them is promo again, what a lease cost is used up."""
     more: list[Posting] = []
     for account, given in view.given.items():
-        sums = {name: nano for name, nano in _net(lines)}
+        sums = dict(_net(lines))
         back = min(given, max(0, sums.get(chart.credits_of(account), 0))) if kind == "deposit" else 0
         used = min(given, max(0, -sums.get(chart.pocket_of("escrow", account), 0))) if kind == "lease_pay" else 0
         if back:
@@ -315,6 +318,12 @@ def _net(lines: Sequence[Posting]) -> list[Posting]:
     for name, nano in lines:
         sums[name] = sums.get(name, 0) + nano
     return [(name, nano) for name, nano in sums.items() if nano]
+
+
+def _taken(lines: Sequence[Posting], account: AccountId) -> int:
+    """Of the account's credits."""
+    names = (chart.credits_of(account), chart.promo_of(account))
+    return -sum(nano for name, nano in lines if name in names)
 
 
 def _moved(lines: Sequence[Posting]) -> int:

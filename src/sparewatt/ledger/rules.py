@@ -213,6 +213,11 @@ def payout_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.earned_by(owner), target=chart.PAYOUTS)
 
 
+def conversion_postings(account: AccountId, nano: Nano) -> list[Posting]:
+    """Credits that the account's address claims as tokens."""
+    return _move(nano, source=chart.credits_of(account), target=chart.PAYOUTS)
+
+
 def redemption_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     """The promo credits behind promo income are used up, and the treasury pays the owner instead."""
     used_up = _move(nano, source=chart.promo_earned_by(owner), target=chart.GRANTS)

@@ -123,9 +123,22 @@ class AccountStore(Store):
         account_id = await self._pool.value("account_at", address)
         return None if account_id is None else AccountId(account_id)
 
-    async def find_chain_key(self, account_id: AccountId) -> bytes | None:
-        sealed: bytes | None = await self._pool.value("find_chain_key", account_id)
+    async def find_chain_key_at(self, account_id: AccountId, address: str) -> bytes | None:
+        """The sealed key of an address that the account has, or had before."""
+        sealed: bytes | None = await self._pool.value("find_chain_key_at", account_id, address)
         return sealed
+
+    async def former_addresses(self, account_id: AccountId) -> list[str]:
+        """Those whose keys the network keeps, the last one first."""
+        return [row["address"] for row in await self._pool.rows("former_addresses", account_id)]
+
+    async def set_own_address(self, account_id: AccountId, *, held: str, own: str) -> bool:
+        """Replace the held address by one of the account's own. The held key is kept. False if `held` is not its own."""
+        async with self._pool.transaction() as connection:
+            if await connection.fetchval(sql("keep_former_key"), account_id, held) is None:
+                return False
+            await connection.execute(sql("set_own_address"), account_id, own)
+        return True
 
     async def has_secret(self) -> bool:
         return await self._pool.value("network_secret") is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparewatt.core.ids import AccountId
@@ -10,6 +11,11 @@ from sparewatt.store.connection_pool import Store, sql
 from sparewatt.store.migrations import PgConnection
 
 HOLDS_LISTED_MAX = 100_000
+NEW_HOLD_S = 3.0
+"""A gateway holds first and then inserts the request; a hold without one is left alone for as long."""
+NOTHING = Nano(0)
+REQUEST, EXIT = "request", "exit"
+"""What credits are held for: tokens for a request, or an exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +24,10 @@ class CreditHoldRow:
     purpose: str
     account_id: AccountId
     address: str
-    promo_nano: Nano = Nano(0)
-    paid_nano: Nano = Nano(0)
+    promo_nano: Nano = NOTHING
+    paid_nano: Nano = NOTHING
+    by_root: bool = False
+    """Whether a payout root makes tokens of it; else the faucet of test money."""
     epoch: int | None = None
     """The payout batch that makes tokens of it."""
 
@@ -36,7 +44,7 @@ class CreditHoldStore(Store):
     """Credits that wait for the chain. What is held stays in the balance, and nobody else can spend it."""
 
     async def hold(self, hold: CreditHoldRow, *, with_promo: bool, nano: int) -> CreditHoldRow | None:
-        """Hold exactly `nano`, promo credits first where they count. None if there is not that much free.
+        """Hold exactly `nano`, promo credits first where money is test money. None if there is not that much free.
 
         A hold of this id that exists stays as it is, and is returned.
         """
@@ -49,7 +57,12 @@ class CreditHoldStore(Store):
             promo = min(nano, amounts.get("promo", 0)) if with_promo else 0
             if promo + amounts.get("credits", 0) < nano:
                 return None
-            taken = replace(hold, promo_nano=Nano(promo), paid_nano=Nano(nano - promo))
+            taken = replace(
+                hold,
+                promo_nano=Nano(promo),
+                paid_nano=Nano(nano - promo),
+                by_root=hold.purpose == REQUEST and not with_promo,
+            )
             await _insert_hold(connection, taken)
         return taken
 
@@ -69,6 +82,10 @@ class CreditHoldStore(Store):
         async with self._pool.transaction() as connection:
             return await drop_hold_within(connection, hold_id)
 
+    async def has_unconverted(self) -> bool:
+        """Whether a payout batch has something to make tokens of."""
+        return bool(await self._pool.value("has_holds_to_convert"))
+
     async def release_ended(self) -> None:
         """Those of requests that have ended; run after final events were posted, which use them."""
         await self._pool.execute("release_ended_holds")
@@ -76,8 +93,10 @@ class CreditHoldStore(Store):
     async def find(self, hold_id: str) -> CreditHoldRow | None:
         return await self._pool.row_as(CreditHoldRow, "find_hold", hold_id)
 
-    async def list_for(self, purpose: str) -> list[CreditHoldRow]:
-        return await self._pool.rows_as(CreditHoldRow, "holds_for", purpose, HOLDS_LISTED_MAX)
+    async def list_stale_exits(self, *, wanted: Sequence[str]) -> list[CreditHoldRow]:
+        """Holds for exits other than those of these ids."""
+        values = (NEW_HOLD_S, list(wanted), HOLDS_LISTED_MAX)
+        return await self._pool.rows_as(CreditHoldRow, "stale_exit_holds", *values)
 
     async def held_by(self, account_id: AccountId) -> dict[str, Nano]:
         """By purpose, in nano-USD."""
@@ -86,7 +105,7 @@ class CreditHoldStore(Store):
 
 
 async def _insert_hold(connection: PgConnection, hold: CreditHoldRow) -> None:
-    values = (hold.id, hold.purpose, hold.account_id, hold.address, hold.promo_nano, hold.paid_nano)
+    values = (hold.id, hold.purpose, hold.account_id, hold.address, hold.promo_nano, hold.paid_nano, hold.by_root)
     await connection.execute(sql("insert_hold"), *values)
     for name, nano in (("promo", hold.promo_nano), ("credits", hold.paid_nano)):
         if nano:

@@ -11,6 +11,8 @@ from sparewatt.core.money import Nano
 from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within, to_columns
 
+CONVERSIONS_MAX = 10_000
+"""Holds that one batch makes tokens of; the others wait for the next."""
 LEAVES_MAX = 1 << 20
 """Addresses in one payout root: the settlement contract takes no more."""
 
@@ -41,6 +43,19 @@ class PayoutBatchRow:
     """Whether the contract takes claims by it."""
     is_struck: bool = False
     """A guardian made the root void; a person decides what becomes of the batch."""
+    strikes: int = 0
+    """How often that happened to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RootStatus:
+    """What payout roots wait for."""
+
+    struck: int | None
+    delayed: int | None
+    ripe_unix_s: float | None
+    """Of the delayed one, in chain time."""
+    is_stopped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +100,20 @@ class ClaimablePayoutRow:
     claimed_micro: int
 
 
-DraftBatch = Callable[[int, list[PayoutLeafRow], list[AccountStanding]], PayoutBatchDraft | None]
-"""From the epoch of the next batch, the leaves so far and the accounts' standings: the next batch, if any changed."""
+@dataclass(frozen=True, slots=True)
+class HeldConversion:
+    """Credits that the batch makes tokens of: earned and spent at once."""
+
+    id: str
+    """Of the hold."""
+    account_id: AccountId
+    address: str
+    paid_nano: Nano
+
+
+DraftBatch = Callable[[int, list[PayoutLeafRow], list[AccountStanding], list[HeldConversion]], PayoutBatchDraft | None]
+"""From the epoch of the next batch, the leaves so far, the accounts' standings and what is to become tokens: the next
+batch, if any changed."""
 
 
 class PayoutStore(Store):
@@ -110,12 +137,17 @@ class PayoutStore(Store):
             epoch = last["epoch"] + 1 if last else 1
             leaves = [PayoutLeafRow(**row) for row in await connection.fetch(sql("leaves_at"), epoch, "", LEAVES_MAX)]
             standings = [AccountStanding(**row) for row in await connection.fetch(sql("standings"), LEAVES_MAX)]
-            draft = await asyncio.to_thread(draft_batch, epoch, leaves, standings)
+            rows = await connection.fetch(sql("holds_to_convert"), CONVERSIONS_MAX)
+            conversions = [HeldConversion(**row) for row in rows]
+            draft = await asyncio.to_thread(draft_batch, epoch, leaves, standings, conversions)
             if draft is None:
                 return None
             await connection.execute(sql("insert_batch"), *_batch_values(draft.batch))
             changed = [_leaf_values(epoch, leaf) for leaf in draft.changed]
             await connection.execute(sql("insert_leaves"), *to_columns(changed, width=6))
+            for conversion in conversions:
+                await connection.execute(sql("drop_slices"), f"hold:{conversion.id}")
+                await connection.execute(sql("note_hold_converted"), conversion.id, epoch)
             await post_transfers_within(connection, draft.transfers)
         return draft.batch
 
@@ -163,6 +195,29 @@ class PayoutStore(Store):
         """After a person decided so. False if it is not struck."""
         return await self._pool.value("post_struck_again", epoch) is not None
 
+    async def root_status(self) -> RootStatus:
+        row = await self._pool.row_as(RootStatus, "root_status")
+        return row or RootStatus(None, None, None, is_stopped=False)
+
+    async def undo_struck(self, epoch: int, *, unix_s: float) -> int | None:
+        """Take back a struck batch and all after it, so that the next batch is made anew from the books.
+
+        Earnings are as before, and so are credits that were to become tokens. Returns how many batches that were;
+        None if this one is not struck.
+        """
+        await self._ledger.ensure_months([unix_s])
+        async with self._pool.transaction() as connection:
+            await connection.execute(sql("lock_payouts"))
+            if await connection.fetchval(sql("find_struck"), epoch) is None:
+                return None
+            rows = await connection.fetch(sql("payouts_to_undo"), epoch)
+            transfers = [_undone(epoch, unix_s=unix_s, **row) for row in rows]
+            await connection.execute(sql("forget_conversions_from"), epoch)
+            await connection.execute(sql("forget_leaves_from"), epoch)
+            undone = await connection.fetch(sql("forget_batches_from"), epoch)
+            await post_transfers_within(connection, transfers)
+        return len(undone)
+
     async def last_ripe_epoch(self) -> int | None:
         epoch: int | None = await self._pool.value("last_ripe_epoch")
         return epoch
@@ -181,6 +236,14 @@ class PayoutStore(Store):
     async def mark_claimed(self, address: str, *, claimed_micro: int) -> None:
         """What an address has claimed in all; a lower amount than the stored one changes nothing."""
         await self._pool.execute("mark_claimed", address, claimed_micro)
+
+
+def _undone(epoch: int, *, account_id: str, earned_nano: int, converted_nano: int, unix_s: float) -> Transfer:
+    nano = earned_nano + converted_nano
+    lines = [(f"earned:{account_id}", earned_nano), (f"credits:{account_id}", converted_nano)]
+    kept = tuple((name, part) for name, part in (*lines, ("network:payouts", -nano)) if part)
+    cause = f"undo:{epoch}:{account_id}:{unix_s:.3f}"
+    return Transfer(cause, "payout_undone", AccountId(account_id), Nano(nano), kept, unix_s)
 
 
 def _leaf_values(epoch: int, leaf: PayoutLeafRow) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Pockets on the chain in Postgres: what stands in each by final events, posted to the ledger in the same transaction."""
+"""Pockets on the chain in Postgres: what stands in each by final events, with the ledger in the same transaction."""
 
 from __future__ import annotations
 
@@ -132,6 +132,11 @@ class PocketStore(Store):
         """The pockets of all accounts."""
         return await self._pool.rows_as(_owned_row, "owned_pockets", POCKETS_LISTED_MAX)
 
+    async def micro_of(self, account_id: AccountId) -> dict[Pocket, int]:
+        """The sums of an account's pockets."""
+        rows = await self._pool.rows("pockets_of_account", account_id)
+        return {Pocket(row["pocket"]): int(row["micro"]) for row in rows}
+
     async def held_addresses(self) -> dict[str, AccountId]:
         """Every address whose key the network holds."""
         rows = await self._pool.rows("held_addresses", POCKETS_LISTED_MAX)
@@ -181,7 +186,7 @@ def _owned_row(*, pocket: str, micro: Any, **columns: Any) -> OwnedPocketRow:
 
 
 async def write_off_pockets_within(connection: PgConnection) -> None:
-    """The network leaves its chain: what stood in contracts becomes credits again, what was claimed can be claimed anew.
+    """The network leaves its chain: what stood in contracts is credits again, what was claimed can be claimed anew.
 
     Tokens at addresses stay behind, on the chain that is left.
     """

@@ -20,6 +20,10 @@ PARAMS_BYTES_MAX = 8_192
 """A policy with all its lists has less than 3 kB."""
 
 
+ALL_CONTRACTS = "all"
+"""Every contract that owes the address something."""
+
+
 class ChainRequestKind(Enum):
     DEPOSIT = "deposit"
     CLAIM = "claim"
@@ -107,9 +111,14 @@ class StatusParams(RequestParams, frozen=True):
 
 class WithdrawParams(RequestParams, frozen=True):
     contract: str
-    """Of the contract that owes: `escrow`, `stake_registry`, …"""
+    """Of the contract that owes: `escrow`, `stake_registry`, …; or ALL_CONTRACTS."""
     receiver: ChainAddress | None = None
     """None: into the account's credits."""
+
+
+class ExitParams(RequestParams, frozen=True):
+    receiver: ChainAddress | None = None
+    """None: the tokens stay at the request's address."""
 
 
 PARAMS_OF: dict[ChainRequestKind, type[RequestParams]] = {
@@ -128,7 +137,7 @@ PARAMS_OF: dict[ChainRequestKind, type[RequestParams]] = {
     ChainRequestKind.UNBOND: ProviderParams,
     ChainRequestKind.STATUS: StatusParams,
     ChainRequestKind.WITHDRAW: WithdrawParams,
-    ChainRequestKind.EXIT: RequestParams,
+    ChainRequestKind.EXIT: ExitParams,
 }
 
 

@@ -25,7 +25,8 @@ from tests.integration.chain.echo import ARTIFACTS, PLAN, noted
 
 DEPTH = 3
 DEPLOYER, OPERATOR = SigningKey(bytes(31) + b"\x0d"), SigningKey(bytes(31) + b"\x0e")
-GUARDIAN = SigningKey(bytes(31) + b"\x10").address
+GUARDIAN_KEY = SigningKey(bytes(31) + b"\x10")
+GUARDIAN = GUARDIAN_KEY.address
 ROUNDS_MAX = 400
 Rows = list[tuple[object, ...]]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import shipped_artifacts, shipped_contracts, shipped_plan
+from sparewatt.chain.contracts import DeploymentStep, shipped_artifacts, shipped_contracts, shipped_plan
 from sparewatt.chain.deployment import Deployment, send_directly
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, SettlementPool, call_view, credit_pool
@@ -30,7 +30,7 @@ from sparewatt.store.database import Database
 from tests.integration.chain.setting import DEPLOYER, GUARDIAN, OPERATOR
 
 DEPTH = 2
-ROUNDS_MAX = 60
+ROUNDS_MAX = 80
 USER, OWNER = AccountId("acc_user"), AccountId("acc_owner")
 CUSTODY = Custody(bytes(SECRET_BYTES), rng=seeded(7))
 
@@ -90,14 +90,16 @@ class Settling:
 
 
 @asynccontextmanager
-async def open_settling(url: str, dsn: str, folder: Path, *, test_money: bool) -> AsyncIterator[Settling]:
+async def open_settling(
+    url: str, dsn: str, folder: Path, *, test_money: bool, plan: Sequence[DeploymentStep] | None = None
+) -> AsyncIterator[Settling]:
     client, database, clock = ChainClient(url), await Database.connect(dsn), SystemClock()
     try:
         operator = OPERATOR.address
         deployment = Deployment(
             client,
             folder,
-            plan=shipped_plan(),
+            plan=plan or shipped_plan(),
             artifacts=shipped_artifacts(),
             deployer=DEPLOYER,
             operator=operator,

@@ -106,9 +106,9 @@ async def test_batches_are_marked_once_and_claims_never_fall(
 ) -> None:
     await settle(database, job("1", delivery(BEN), paid=100_000))
     await settlement.make_batch()
-    assert await database.payouts.mark_posted(1, tx="0xabc", unix_s=clock.unix_s())
-    assert not await database.payouts.mark_posted(1, tx="0xdef", unix_s=clock.unix_s())
-    assert not await database.payouts.mark_posted(7, tx="0xdef", unix_s=clock.unix_s())
+    assert await database.payouts.mark_posted(1, tx="0xabc", unix_s=clock.unix_s(), ripe_at=0.0)
+    assert not await database.payouts.mark_posted(1, tx="0xdef", unix_s=clock.unix_s(), ripe_at=0.0)
+    assert not await database.payouts.mark_posted(7, tx="0xdef", unix_s=clock.unix_s(), ripe_at=0.0)
     for claimed in (9, 4):
         await database.payouts.mark_claimed(HIS, claimed_micro=claimed)
     assert await database.payouts.payout_totals(BEN) == (0, 9, 9)

@@ -12,7 +12,7 @@ from sparewatt.ledger.payouts import NANO_PER_MICRO, build_batch, changed_leaves
 from sparewatt.protocol.contracts.merkle import verify_proof
 from sparewatt.protocol.contracts.payouts import PayoutEntry
 from sparewatt.protocol.typed_message import struct_hash
-from sparewatt.store.payouts import AccountStanding, PayoutBatchDraft, PayoutLeafRow
+from sparewatt.store.payouts import AccountStanding, HeldConversion, PayoutBatchDraft, PayoutLeafRow
 
 ANN, BEN = AccountId("acc_ann"), AccountId("acc_ben")
 HER, HIS, NEW = (f"0x{digit * 40}" for digit in "abc")
@@ -32,7 +32,7 @@ def test_whole_micro_dollars_are_paid_and_the_rest_is_carried() -> None:
     assert draft.changed == [PayoutLeafRow(HER, ANN, 5, 0, added_micro=5)]
     (payment,) = draft.transfers
     assert dict(payment.lines) == {chart.earned_by(ANN): -5_000, chart.PAYOUTS: 5_000}
-    assert payment.cause == "payout:1:acc_ann"
+    assert payment.cause == "payout:1:acc_ann:0.000"
 
 
 def test_amounts_are_cumulative() -> None:
@@ -132,3 +132,32 @@ def _all(unpaid: dict[int, int], spent: dict[int, int]) -> list[AccountStanding]
 
 def test_a_leaf_never_falls_even_if_the_ledger_does() -> None:
     assert changed_leaves({HER: PayoutLeafRow(HER, ANN, 5, 9)}, [standing(ANN, HER, unpaid=0, spent=3_000)]) == []
+
+
+# credits that become tokens
+
+
+def test_held_credits_are_earned_and_spent_at_once() -> None:
+    held = HeldConversion("order:1", ANN, HER, Nano(4_000))
+    draft = draft_batch(1, [], [], [held], unix_s=0.0)
+    assert draft is not None
+    assert draft.changed == [PayoutLeafRow(HER, ANN, 4, 4, added_micro=4)]
+    assert (draft.batch.promised_micro, draft.batch.added_micro) == (4, 4)
+    (transfer,) = draft.transfers
+    assert (transfer.kind, dict(transfer.lines)) == ("convert", {chart.credits_of(ANN): -4_000, chart.PAYOUTS: 4_000})
+
+
+def test_held_credits_add_to_what_the_address_earned_before_and_now() -> None:
+    last = [PayoutLeafRow(HER, ANN, 10, 3, added_micro=9)]
+    held = [HeldConversion("order:1", ANN, HER, Nano(4_000)), HeldConversion("order:2", ANN, HER, Nano(1_000))]
+    draft = draft_batch(2, last, [standing(ANN, HER, unpaid=2_000, spent=3_000)], held, unix_s=0.0)
+    assert draft is not None
+    assert draft.changed == [PayoutLeafRow(HER, ANN, 17, 8, added_micro=7)]
+    assert sum(transfer.nano for transfer in draft.transfers) == 7_000
+
+
+def test_what_became_tokens_is_not_counted_as_spent_a_second_time() -> None:
+    first = draft_batch(1, [], [], [HeldConversion("order:1", ANN, HER, Nano(4_000))], unix_s=0.0)
+    assert first is not None
+    # the next time the books say that four were spent: the credits are gone
+    assert draw(list(first.changed), standing(ANN, HER, spent=4_000), epoch=2) is None

@@ -1,4 +1,4 @@
-"""Final events as moves between pockets, credits and the outside: every entry balances, and nothing is counted twice."""
+"""Final events as moves between pockets, credits and the outside: every entry balances, nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Books:
         each = event(name, **args)
         given = {account: self.balances.get(f"given:{account}", 0) for account in (ANN, BEN)}
         free = {account: self.free.get(account, self.balances.get(f"credits:{account}", 0)) for account in (ANN, BEN)}
-        view = PocketView({key: row for key, row in self.rows.items()}, OWNERS, given, free, self.hold)
+        view = PocketView(dict(self.rows), OWNERS, given, free, self.hold)
         entry = entry_of(each, "id", view, PARTIES, unix_s=1.0)
         self.rows |= {row.key: row for row in entry.changed}
         for transfer in entry.transfers:
@@ -242,7 +242,9 @@ def test_every_event_is_one_that_the_contracts_have() -> None:
     from sparewatt.chain.contracts import shipped_artifacts
 
     known = {
-        f"{name}.{entry.name}" for name, artifact in shipped_artifacts().items() for entry in artifact.abi
+        f"{name}.{entry.name}"
+        for name, artifact in shipped_artifacts().items()
+        for entry in artifact.abi
         if entry.type == "event"
     }
     assert set(MONEY_EVENTS) <= known

@@ -99,6 +99,13 @@ def test_an_amount_that_can_be_moved_is_taken(nano: int) -> None:
 def test_a_balance_says_what_was_received_and_spent() -> None:
     zero, n = Nano(0), Nano
     balance = Balance(
-        promo=n(10), paid=n(30), reserved=zero, granted=n(50), deposited=n(40), expired=n(5), promo_ends_unix_s=None
+        promo=n(10),
+        paid=n(30),
+        reserved=zero,
+        granted=n(50),
+        deposited=n(40),
+        expired=n(5),
+        moved=n(7),
+        promo_ends_unix_s=None,
     )
-    assert (balance.total, balance.received, balance.spent) == (40, 85, 45)
+    assert (balance.total, balance.received, balance.spent) == (40, 85, 38)

@@ -23,10 +23,13 @@ from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_json
 from sparewatt.edge.middleware import context_of
 from sparewatt.ledger.budgets import period_start
+from sparewatt.ledger.chain_credits import ChainCreditService, ChainHoldings
 from sparewatt.ledger.credits import Balance, CreditService, TreasuryStatus, checked_transfer_nano
 from sparewatt.ledger.deposit_adapters import DepositAdapter, adapter_named
+from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.api.credits import (
     AmountBody,
+    ChainHoldingsInfo,
     CreditBalance,
     CreditBalanceReply,
     CreditPosting,
@@ -53,6 +56,8 @@ class CreditEndpoints:
     credits: CreditService
     adapters: Mapping[str, DepositAdapter]
     """The payment rails by which deposits come in, by name."""
+    chain: ChainCreditService | None
+    """None if the network has no chain."""
     rng: Rng
     """Makes ids for requests without one."""
 
@@ -60,7 +65,8 @@ class CreditEndpoints:
     async def show_credits(self, request: web.Request, principal: Principal) -> CreditBalanceReply:
         """Show the credits of your account; operators may name another."""
         account = await select_account(request, principal, self.accounts)
-        return CreditBalanceReply(data=balance_of(await self.credits.balance(account)))
+        holdings = None if self.chain is None else await self.chain.holdings(account)
+        return CreditBalanceReply(data=balance_of(await self.credits.balance(account), holdings))
 
     @endpoint("POST /v1/credits/grant", access="operator", body=GrantBody, status=201, other_statuses=(200,))
     async def grant_credits(self, request: web.Request, _: Principal) -> Reply[CreditPosting]:
@@ -140,11 +146,26 @@ def usd_number(nano: int | None) -> msgspec.Raw:
     return msgspec.Raw(b"null" if nano is None else format_usd(nano).encode())
 
 
-def balance_of(balance: Balance) -> CreditBalance:
+def holdings_of(holdings: ChainHoldings) -> ChainHoldingsInfo:
+    return ChainHoldingsInfo(
+        address=holdings.address,
+        is_held=holdings.is_held,
+        **amounts(held=holdings.held_for_requests, exits=holdings.held_for_exits),
+        **amounts(
+            escrow=holdings.escrow * NANO_PER_MICRO,
+            bonds=holdings.bond * NANO_PER_MICRO,
+            owed=holdings.owed * NANO_PER_MICRO,
+            wallet=holdings.wallet * NANO_PER_MICRO,
+        ),
+    )
+
+
+def balance_of(balance: Balance, holdings: ChainHoldings | None = None) -> CreditBalance:
     return CreditBalance(
         total_credits=usd_number(balance.received),
         total_usage=usd_number(balance.spent),
         promo_expires_at=balance.promo_ends_unix_s,
+        chain=None if holdings is None else holdings_of(holdings),
         **amounts(balance=balance.total, promo=balance.promo, paid=balance.paid, reserved=balance.reserved),
         **amounts(granted=balance.granted, deposited=balance.deposited, expired=balance.expired),
     )

@@ -16,6 +16,7 @@ from sparewatt.api.money.statements import AccountFinder, read_page, select_acco
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ChainUnavailable, InvalidField, NotFound
 from sparewatt.core.money import format_usd
+from sparewatt.edge.bodies import read_json
 from sparewatt.edge.middleware import context_of
 from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
@@ -30,6 +31,7 @@ from sparewatt.protocol.api.payouts import (
     PayoutLeaf,
     PayoutList,
     PayoutProof,
+    StruckDecision,
 )
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState
 from sparewatt.store.payouts import AccountPayoutRow, PayoutBatchRow, PayoutLeafRow, PayoutStore
@@ -85,6 +87,24 @@ class PayoutEndpoints:
         row = await self.settlement.make_batch()
         creation = PayoutBatchCreation(made=row is not None, batch=batch_of(row) if row else None)
         return Reply(creation, status=201 if row else 200)
+
+    @endpoint("POST /v1/payouts/batches/{epoch}/decide", access="operator", body=StruckDecision)
+    async def decide_struck(self, request: web.Request, _: Principal) -> PayoutBatchCreation:
+        """Post a batch again whose root the guardian struck, or make it anew. Operators only.
+
+        Made anew, it and all batches after it are taken back first, and computed again from the books.
+        """
+        body, row = await read_json(request, StruckDecision), await self._find_batch(request)
+        if not row.is_struck:
+            raise InvalidField(
+                f"The root of batch {row.epoch} is not struck: there is nothing to decide.", param="epoch"
+            )
+        if body.action == "post_again":
+            await self.payouts.post_struck_again(row.epoch)
+            return PayoutBatchCreation(made=False, batch=batch_of(row))
+        await self.payouts.undo_struck(row.epoch, unix_s=self.clock.unix_s())
+        made = await self.settlement.make_batch()
+        return PayoutBatchCreation(made=made is not None, batch=batch_of(made) if made else None)
 
     @endpoint("GET /v1/payouts/batches/{epoch}", access="public", query=("limit", "after"))
     async def show_batch(self, request: web.Request) -> PayoutBatchLeaves:

@@ -7,6 +7,7 @@ replies and the rate of each key are bounded. Nothing here imports web3.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from sparewatt.edge.bodies import read_body
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.operations import ChainStatus, JsonRpcCall, JsonRpcError, JsonRpcReply
 from sparewatt.store.chain import ChainIndexRow
+from sparewatt.store.payouts import RootStatus
 
 RPC_PATH = "/v1/chain/rpc"
 SCOPES: tuple[Scope, ...] = ("lease", "node", "admin")
@@ -64,6 +66,27 @@ class ChainProgress(Protocol):
     async def count_outbox(self) -> dict[str, int]: ...
 
 
+class RootProgress(Protocol):
+    """Implemented by PayoutStore."""
+
+    async def root_status(self) -> RootStatus: ...
+
+
+def describe_roots(status: RootStatus) -> str | None:
+    """What an operator has to know or decide; the most urgent first."""
+    if status.struck is not None:
+        return (
+            f"The guardian struck root {status.struck}: it pays nothing. Look into it, then 'sparewatt payouts decide "
+            f"{status.struck}'."
+        )
+    if status.is_stopped:
+        return "The guardian stopped the pool: no root is posted until it is lifted."
+    if status.delayed is not None:
+        ripe = dt.datetime.fromtimestamp(status.ripe_unix_s or 0, dt.UTC)
+        return f"Root {status.delayed} can be claimed from {ripe:%Y-%m-%d %H:%M} UTC on."
+    return None
+
+
 @dataclass(slots=True)
 class RpcRateLimit:
     """A token bucket per API key: it refills at a steady rate up to a burst."""
@@ -93,6 +116,7 @@ class RpcRateLimit:
 class ChainEndpoints:
     limiter: RequestLimiter
     store: ChainProgress
+    payouts: RootProgress
     chain_url: str | None
     """JSON-RPC of the chain's node; None if there is no chain."""
     rate_limit: RpcRateLimit
@@ -112,6 +136,7 @@ class ChainEndpoints:
             head_block=index.head_number if index else None,
             events=await self.store.count_events() if index else 0,
             outbox=await self.store.count_outbox(),
+            payout_roots=describe_roots(await self.payouts.root_status()) if index else None,
             note=None if self.chain_url else _NO_CHAIN,
         )
 

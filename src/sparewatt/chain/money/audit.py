@@ -1,4 +1,4 @@
-"""Compares the books with the chain when a gateway asks for it: contracts' views at the final block against the ledger."""
+"""Compares the books with the chain when a gateway asks for it: contracts' views at the final block, and the ledger."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Exits of depositors: holds their credits, shows on chain what they spent, pays out when it is time.
 
-`ExitRequested` holds the amount as soon as it is seen. Until the exit is ready, what the account has spent is put into a
-payout root and recorded on chain by `record_spent`, so that the contract pays no more than is left. Then anyone may call
-`exit`, and this does. `Exited`, once final, is posted by `ledger/pockets.py`, which ends the hold.
+`ExitRequested` holds the amount as soon as it is seen. Until the exit is ready, what the account has spent is put into
+a payout root and recorded on chain by `record_spent`, so that the contract pays no more than is left. Then anyone may
+call `exit`, and this does. `Exited`, once final, is posted by `ledger/pockets.py`, which ends the hold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sparewatt.evm.contract_abi import Contract
 from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
 from sparewatt.ledger.pockets import exit_hold_id
-from sparewatt.store.credit_holds import CreditHoldRow
+from sparewatt.store.credit_holds import EXIT, CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.exits import AskedExit, SeenExit
 from sparewatt.store.pockets import AddressOwner
@@ -69,17 +69,23 @@ class ExitWorker:
             seen, asked, final_block=index.block_number - self.depth + 1, hopeless=frozenset(hopeless)
         )
         await self._hold(wanted, kept, owners)
+        await self._convert()
 
     async def _hold(self, wanted: Mapping[str, int], kept: set[str], owners: Mapping[str, AddressOwner]) -> None:
         holds, known = self.database.credit_holds, set[str]()
         for address, micro in wanted.items():
             if address in owners:
                 known.add(exit_hold_id(address))
-                hold = CreditHoldRow(exit_hold_id(address), "exit", owners[address].account_id, address)
+                hold = CreditHoldRow(exit_hold_id(address), EXIT, owners[address].account_id, address)
                 await holds.hold_up_to(hold, nano=micro * NANO_PER_MICRO)
-        for hold in await holds.list_for("exit"):
-            if hold.id not in known and hold.address not in kept:
+        for hold in await holds.list_stale_exits(wanted=sorted(known)):
+            if hold.address not in kept:
                 await holds.release(hold.id)
+
+    async def _convert(self) -> None:
+        """A batch now, where credits wait to become tokens."""
+        if await self.database.credit_holds.has_unconverted() and not await self.database.payouts.has_open_batch():
+            await self.payouts.make_batch()
 
     async def _advance(self, exits: Sequence[SeenExit], owners: Mapping[str, AddressOwner]) -> list[str]:
         """Record what was spent, and pay out. Returns the addresses for which nothing is left."""

@@ -48,16 +48,16 @@ def next_root_action(
     batch: PayoutBatchRow, pool: SettlementPool, *, test_money: bool, is_stopped: bool = False, is_delayed: bool = False
 ) -> RootAction:
     """For the first batch that is not known to be posted. `is_delayed`: the pool's last root is not ripe."""
-    if batch.is_struck:
-        return RootAction.STRUCK
-    if pool.epoch >= batch.epoch:
-        return RootAction.WAIT
-    if is_stopped:
-        return RootAction.STOPPED
-    if is_delayed:
-        return RootAction.UNDER_DELAY
-    if pool.epoch + 1 < batch.epoch:
-        return RootAction.WANT_EARLIER
+    hindrances = {
+        RootAction.STRUCK: batch.is_struck,
+        RootAction.WAIT: pool.epoch >= batch.epoch,
+        RootAction.STOPPED: is_stopped,
+        RootAction.UNDER_DELAY: is_delayed,
+        RootAction.WANT_EARLIER: pool.epoch + 1 < batch.epoch,
+    }
+    for action, is_so in hindrances.items():
+        if is_so:
+            return action
     if batch.promised_micro <= pool.funded:
         return RootAction.POST
     return RootAction.COVER if test_money else RootAction.WANT_FUNDS
@@ -102,9 +102,15 @@ class RootPoster:
         return (await self.client.head()).unix_s < int(ripe_at)
 
     async def _post(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
-        """The id names the funds too: if they shrink before it is mined it is refused, and retried when they change."""
+        """The id names the funds too: if they shrink before it is mined it is refused, and retried when they change.
+
+        It also tells a batch that was made anew, or whose root was struck, from what was posted before.
+        """
+        version = f"{int(batch.unix_s * 1_000)}.{batch.strikes}"
         args = (CREDIT_POOL_ID, batch.epoch, batch.root, batch.leaves, batch.promised_micro)
-        await self._enqueue(f"payout:{batch.epoch}:root:{pool.funded}", self.settlement.encode_call("post_root", *args))
+        await self._enqueue(
+            f"payout:{batch.epoch}:{version}:root:{pool.funded}", self.settlement.encode_call("post_root", *args)
+        )
 
     async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
         token = await settlement_token(self.client, self.settlement)

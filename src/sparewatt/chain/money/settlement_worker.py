@@ -116,7 +116,7 @@ def make_settlement_worker(
         **deposit_handlers(context, payouts),
         **lease_handlers(context),
         **provider_handlers(context),
-        **withdrawal_handlers(context),
+        **withdrawal_handlers(context, operator=config.operator),
     }
     senders = SenderPool(client, store, (*config.senders, config.operator), config.stuck_s)
     return SettlementWorker(

@@ -17,6 +17,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.evm.contract_abi import Contract, Contracts
+from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.meta_transactions import Permit
 from sparewatt.protocol.signing import Domain, SigningKey
@@ -59,10 +60,11 @@ class RequestContext:
         return (await self.client.head()).unix_s + SIGNATURE_LIFE_S
 
     async def account_key(self, row: ChainRequestRow) -> SigningKey:
-        """The held key of the account's address. Raises InvalidField."""
-        sealed, custody = await self.database.accounts.find_chain_key(row.account_id), self.custody()
+        """The held key of the request's address, which is the account's, or was. Raises InvalidField."""
+        accounts, custody = self.database.accounts, self.custody()
+        sealed = await accounts.find_chain_key_at(row.account_id, row.address)
         if sealed is None or custody is None:
-            raise InvalidField("The chain's process does not have the key of this account's address.")
+            raise InvalidField(f"The chain's process does not have the key of {row.address} for this account.")
         try:
             key = custody.open(row.account_id, sealed)
         except ValueError:
@@ -90,7 +92,7 @@ class RequestContext:
         missing = micro - int(await self.view(token, "balanceOf", key.address))
         return [
             *self._faucet_calls(token, key.address, missing, may_mint=may_mint),
-            ("permit", await self._permit(token, key, spender, micro)),
+            ("permit", await self.permit(token, key, spender, micro)),
         ]
 
     def _faucet_calls(self, token: Contract, address: str, missing: int, *, may_mint: bool) -> list[NamedCall]:
@@ -99,15 +101,21 @@ class RequestContext:
         if not (self.test_money and may_mint):
             short = format_usd(Nano(missing * NANO_PER_MICRO))
             raise InvalidField(f"{address} lacks ${short} of the token at {token.address}: send it there first.")
-        return [("faucet", replace(token.encode_call("faucet", address, missing), gas_limit=PAYMENT_GAS))]
+        return [("faucet", self.faucet(token, address, missing))]
 
-    async def _permit(self, token: Contract, key: SigningKey, spender: Contract, micro: int) -> Any:
+    def faucet(self, token: Contract, address: str, micro: int) -> ContractCall:
+        return replace(token.encode_call("faucet", address, micro), gas_limit=PAYMENT_GAS)
+
+    async def permit(self, token: Contract, key: SigningKey, spender: Contract, micro: int) -> ContractCall:
+        return await self.permit_address(token, key, spender.address, micro)
+
+    async def permit_address(self, token: Contract, key: SigningKey, spender: str, micro: int) -> ContractCall:
         deadline = await self.deadline()
         nonce = await self.next_nonce(token, key.address)
-        permit = Permit(key.address, spender.address, micro, nonce, deadline)
+        permit = Permit(key.address, spender, micro, nonce, deadline)
         signature = key.sign(message_digest(await self._token_domain(token), permit))
         r, s, v = signature[:32], signature[32:64], signature[64]
-        call = token.encode_call("permit", key.address, spender.address, micro, deadline, v, r, s)
+        call = token.encode_call("permit", key.address, spender, micro, deadline, v, r, s)
         return replace(call, gas_limit=PAYMENT_GAS)
 
     async def _token_domain(self, token: Contract) -> Domain:

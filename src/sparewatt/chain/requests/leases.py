@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparewatt.chain.requests.context import RequestContext
-from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
+from sparewatt.chain.requests.funding import held_payment
+from sparewatt.chain.requests.handler import CallBatch, RequestHandler
+from sparewatt.evm.contract_abi import Contract
 from sparewatt.evm.model import bytes_of
-from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.contracts.meta_transactions import (
     CancelOrder,
@@ -31,8 +32,6 @@ from sparewatt.store.chain_requests import ChainRequestRow
 from sparewatt.store.request_params import ChainRequestKind
 
 ORDERS, MOVES, ESCROW = "deployment_order", "lease_moves", "escrow"
-TOKENS_POLL_S = 30.0
-"""Between two looks whether held credits have become tokens: a payout root takes its delay."""
 CLOSED_BY_RENTER = 1
 """The reason of a close that the renter asks for."""
 MessageMaker = Callable[[ChainRequestRow, int, int], TypedMessage]
@@ -60,26 +59,21 @@ class LeaseHandler(RequestHandler):
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, signed_call = self.context, self.signed_call
         key, contract = await context.account_key(row), context.contracts[signed_call.contract]
-        payment = await self._payment(row, key) if signed_call.is_paid else []
-        if payment is None:
-            return CallBatch(wait_s=TOKENS_POLL_S)
+        payment = await self._payment(row, key) if signed_call.is_paid else CallBatch()
+        if payment.wait_s > 0:
+            return payment
         nonce, deadline = await context.next_nonce(contract, row.address), await context.deadline()
         signature = context.sign(key, contract, signed_call.message(row, nonce, deadline))
         call = contract.encode_call(signed_call.function, row.address, *signed_call.args(row), deadline, signature)
-        return CallBatch((*payment, (self.name, call)))
+        return CallBatch((*payment.calls, (self.name, call)))
 
-    async def _payment(self, row: ChainRequestRow, key: SigningKey) -> list[NamedCall] | None:
-        """The escrow takes what it owes the payer first. None while held credits are on their way to the address."""
-        context, escrow = self.context, self.context.contracts[ESCROW]
-        wanted = row.micro - int(await context.view(escrow, "owed", row.address))
-        if wanted <= 0:
-            return []
-        missing = wanted - int(await context.view(await context.token(), "balanceOf", row.address))
-        hold = await context.database.credit_holds.find(row.id)
-        is_held = hold is not None and hold.nano >= missing * NANO_PER_MICRO
-        if missing > 0 and is_held and not context.test_money:
-            return None
-        return await context.payment_calls(key, spender=escrow, micro=wanted, may_mint=is_held)
+    async def _payment(self, row: ChainRequestRow, key: SigningKey) -> CallBatch:
+        """The escrow takes what it owes the payer first, so a refund pays for the next order."""
+        escrow: Contract = self.context.contracts[ESCROW]
+        missing = row.micro - int(await self.context.view(escrow, "owed", row.address))
+        if missing <= 0:
+            return CallBatch()
+        return await held_payment(self.context, row, key, spender=escrow, micro=missing)
 
 
 @dataclass(frozen=True, slots=True)

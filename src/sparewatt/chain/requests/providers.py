@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.funding import held_payment
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.core.errors import InvalidField
 from sparewatt.evm.contract_abi import Contract
@@ -106,12 +107,13 @@ class BondHandler(RequestHandler):
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, stakes, provider = self.context, self.context.contracts[STAKES], row.params.provider
         key = await context.account_key(row)
-        is_from_credits = await context.database.credit_holds.find(row.id) is not None
-        payment = await context.payment_calls(key, spender=stakes, micro=row.micro, may_mint=is_from_credits)
+        payment = await held_payment(context, row, key, spender=stakes, micro=row.micro)
+        if payment.wait_s > 0:
+            return payment
         nonce, deadline = await context.next_nonce(stakes, row.address), await context.deadline()
         signature = context.sign(key, stakes, DepositBond(row.address, provider, row.micro, nonce, deadline))
         args = (row.address, provider, row.micro, deadline, signature)
-        return CallBatch((*payment, ("bond", stakes.encode_call("deposit_bond_with_signature", *args))))
+        return CallBatch((*payment.calls, ("bond", stakes.encode_call("deposit_bond_with_signature", *args))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sparewatt.cli.context import network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, left
 from sparewatt.protocol.api.accounts import AccountInfo, AccountList, OneTimeToken
-from sparewatt.protocol.api.credits import CreditBalanceReply
+from sparewatt.protocol.api.credits import CreditBalanceReply, OwnAddress
 
 ROLES = ("user", "owner", "operator")
 
@@ -84,6 +84,30 @@ def close(client: ApiClient, *, account: str | None, me: bool, yes: bool, as_jso
     else:
         reply = client.post("/me/close", {"password": prompt_password()})
     reply.show(AccountInfo, _print_account, as_json=as_json)
+
+
+@accounts.command("address")
+@click.argument("own", metavar="[ADDRESS]", required=False)
+@click.option("--signature", metavar="0x…", help="By that address, of the text that this command shows without it.")
+@network_options
+@examples("sparewatt accounts address", "sparewatt accounts address 0x4b31f0… --signature 0x9c…")
+def address(client: ApiClient, *, own: str | None, signature: str | None, as_json: bool) -> None:
+    """Show your account's address on the chain, or replace the one that the network keeps for you by your own.
+
+    With an address and no signature, it shows the text to sign with your wallet.
+    """
+    if own is not None and signature is not None:
+        reply = client.post("/me/address", {"address": own, "signature": signature})
+    else:
+        reply = client.get(path_with_query("/me/address", {"address": own}))
+    reply.show(OwnAddress, _print_address, as_json=as_json)
+
+
+def _print_address(own: OwnAddress) -> None:
+    keeper = "the network keeps its key" if own.is_held else "your own"
+    output.print_facts([("Address", f"{own.address or 'none'} ({keeper})")])
+    if own.to_sign is not None:
+        output.note(f"Sign this text with your wallet, and pass --signature:\n{own.to_sign}")
 
 
 @accounts.command("reset-password")

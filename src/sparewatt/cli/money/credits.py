@@ -14,12 +14,15 @@ from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option
 from sparewatt.cli.output import Fact
 from sparewatt.cli.param_types import NUMBER
 from sparewatt.protocol.api.credits import (
+    ChainHoldingsInfo,
+    Collected,
     CreditBalance,
     CreditBalanceReply,
     CreditPosting,
     TreasuryBalance,
     TreasuryPosting,
     TreasuryReply,
+    Withdrawal,
 )
 
 id_option = click.option("--id", "reference", metavar="ID", help="An idempotency key: the same one twice is done once.")
@@ -79,6 +82,39 @@ def deposit(client: ApiClient, *, usd: str, adapter: str, reference: str | None,
     _report(client.post("/credits/deposit", body), f"Deposited {_amount(usd)}.", as_json=as_json)
 
 
+@credits_.command("withdraw", context_settings=NEGATIVE_IS_NO_OPTION)
+@click.argument("usd", metavar="USD")
+@click.option("--to", metavar="ADDRESS", help="Where the tokens go.  [default: your account's address]")
+@id_option
+@network_options
+@examples("sparewatt credits withdraw 5 --to 0x4b31f0…")
+def withdraw(client: ApiClient, *, usd: str, to: str | None, reference: str | None, as_json: bool) -> None:
+    """Withdraw paid credits that you deposited on the chain. Free ones stay.
+
+    The settlement contract pays after its delay. Until then the amount is held: it can be spent no more.
+    """
+    body = amount_body(usd, reference=reference) | {"to": to}
+    client.post("/credits/withdraw", body).show(Withdrawal, _print_withdrawal, as_json=as_json)
+
+
+@credits_.command("collect")
+@id_option
+@network_options
+@examples("sparewatt credits collect")
+def collect(client: ApiClient, *, reference: str | None, as_json: bool) -> None:
+    """Bring what contracts owe you (refunds, pay, bonds), and the tokens at your address, back to your credits."""
+
+    def show(collected: Collected) -> None:
+        output.note("Done." if collected.tx else "There was nothing to bring back.")
+
+    client.post("/credits/collect", {"id": reference}).show(Collected, show, as_json=as_json)
+
+
+def _print_withdrawal(withdrawal: Withdrawal) -> None:
+    wait = format_time_left(max(0.0, withdrawal.ready_at - time.time()))
+    output.print_lines([f"{output.format_usd(withdrawal.usd)} will be paid to {withdrawal.to} {wait}."])
+
+
 def _amount(usd: str) -> str:
     return output.format_usd(usd.removeprefix("$"))
 
@@ -115,7 +151,23 @@ def _facts(credit: CreditBalance) -> list[Fact]:
         ("Paid", f"${credit.paid_usd}"),
         ("Reserved", f"{output.format_usd(credit.reserved_usd)} of it, by gateways for your requests"),
         ("Spent", f"{output.format_usd(bytes(credit.total_usage).decode())} so far"),
+        *_chain_facts(credit.chain),
     ]
+
+
+def _chain_facts(chain: ChainHoldingsInfo | None) -> list[Fact]:
+    """What is not zero of it."""
+    if chain is None:
+        return []
+    facts = [
+        ("In leases", chain.escrow_usd, "deposits in escrow"),
+        ("In bonds", chain.bonds_usd, "of your nodes"),
+        ("Owed to you", chain.owed_usd, "by contracts; 'sparewatt credits collect' brings it back"),
+        ("Tokens", chain.wallet_usd, f"at {chain.address}"),
+        ("Held", chain.held_usd, "of your credits, for leases and bonds you asked for"),
+        ("Withdrawing", chain.exits_usd, "of your credits"),
+    ]
+    return [(name, f"{output.format_usd(usd)} {what}") for name, usd, what in facts if usd != "0"]
 
 
 @click.group(cls=DefaultGroup, default="show")

@@ -9,7 +9,8 @@ from sparewatt.cli.client import ApiClient, ApiReply
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError
 from sparewatt.cli.groups import examples
-from sparewatt.protocol.api.ledger import LedgerAudit
+from sparewatt.cli.output import Fact
+from sparewatt.protocol.api.ledger import ChainAudit, ChainDifference, LedgerAudit
 
 
 @click.group()
@@ -22,7 +23,7 @@ def ledger() -> None:
 @network_options
 @examples("sparewatt ledger audit")
 def audit(client: ApiClient, *, as_json: bool) -> None:
-    """Check that all postings sum to zero and all balances are what they say. The exit code is 1 if not."""
+    """Check that postings sum to zero, balances match them, and the chain agrees. The exit code is 1 if not."""
     _report(client.get("/ledger/audit"), as_json=as_json)
 
 
@@ -39,7 +40,7 @@ def _report(reply: ApiReply, *, as_json: bool) -> None:
     if not reply.parse(LedgerAudit).in_order:
         raise CliError(
             "The books are not in order.",
-            next_step="Wrong balances: 'sparewatt ledger rebuild'. Anything else is a bug; please report it.",
+            next_step="Wrong balances: 'sparewatt ledger rebuild'. Anything else is a bug or a theft; report it.",
         )
 
 
@@ -52,5 +53,23 @@ def _print_audit(audit: LedgerAudit) -> None:
             ("Open clearing accounts", str(audit.open_clearing_accounts)),
             ("Wrong balances", str(audit.wrong_balances)),
             ("Overdrawn accounts", str(audit.overdrawn)),
+            *_chain_facts(audit.chain),
         ]
     )
+    if audit.chain_note:
+        output.note(audit.chain_note)
+
+
+def _chain_facts(chain: ChainAudit | None) -> list[Fact]:
+    if chain is None:
+        return []
+    return [
+        ("Chain", f"{'agrees' if chain.in_order else 'DIFFERS'} at block {chain.block}, {chain.addresses} addresses"),
+        ("Uncovered", f"{chain.uncovered_nano} (0 is right)"),
+        ("Shortfall of exits", f"{chain.shortfall_nano} (0 is right)"),
+        *((f"{each.pocket} of {each.account or 'the network'}", _describe(each)) for each in chain.differences),
+    ]
+
+
+def _describe(difference: ChainDifference) -> str:
+    return f"{difference.id}: the books say {difference.books_micro}, the chain {difference.chain_micro} micro-dollars"

@@ -56,6 +56,24 @@ def _print_payouts(listed: PayoutList) -> None:
     output.print_table(columns, listed.data, may_drop=("ADDRESS", "IN ALL", "WHEN"))
 
 
+@payouts.command("decide")
+@click.argument("epoch", type=int)
+@click.option("--post-again", "action", flag_value="post_again", help="The batch is right: post its root again.")
+@click.option("--make-anew", "action", flag_value="make_anew", help="Take it back, and compute it again.")
+@network_options
+@examples("sparewatt payouts decide 4 --make-anew")
+def decide(client: ApiClient, *, epoch: int, action: str | None, as_json: bool) -> None:
+    """Decide what becomes of a batch whose root the guardian struck. For operators."""
+    if action is None:
+        raise click.UsageError("Say what to do: --post-again or --make-anew.")
+
+    def show(creation: PayoutBatchCreation) -> None:
+        output.note("A new batch was made." if creation.made else "Its root is posted again.")
+
+    reply = client.post(path_of("payouts", "batches", str(epoch), "decide"), {"action": action})
+    reply.show(PayoutBatchCreation, show, as_json=as_json)
+
+
 @payouts.command("batches")
 @network_options
 @examples("sparewatt payouts batches")

@@ -44,6 +44,32 @@ class DepositBody(AmountBody, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The payment rail of the deposit."""
 
 
+class ChainHoldingsInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What an account has on the chain, by final events, and what of its credits waits for the chain."""
+
+    address: str | None
+    is_held: bool
+    """Whether the network has the key of the address."""
+    escrow_usd: str
+    """Deposits of its leases."""
+    escrow_nano: int
+    bonds_usd: str
+    """Bonds of its nodes as providers."""
+    bonds_nano: int
+    owed_usd: str
+    """What contracts owe it: `POST /v1/credits/collect` brings it back to credits."""
+    owed_nano: int
+    wallet_usd: str
+    """Tokens at its addresses."""
+    wallet_nano: int
+    held_usd: str
+    """Held for leases and bonds that were asked for. It is in `reserved` too, as is the next."""
+    held_nano: int
+    exits_usd: str
+    """Held for withdrawals that are under way."""
+    exits_nano: int
+
+
 class CreditBalance(msgspec.Struct, frozen=True, kw_only=True):
     """The first two fields are OpenRouter's."""
 
@@ -70,6 +96,50 @@ class CreditBalance(msgspec.Struct, frozen=True, kw_only=True):
     deposited_nano: int
     expired_usd: str
     expired_nano: int
+    chain: ChainHoldingsInfo | None = None
+    """None on a network without a chain."""
+
+
+class WithdrawBody(AmountBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    to: Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")] | None = None
+    """Where the tokens go; by default they stay at the account's address."""
+
+
+class Withdrawal(msgspec.Struct, frozen=True, kw_only=True):
+    """An exit of credits, which the contract has and will pay."""
+
+    id: str
+    usd: str
+    nano: int
+    """As far as the contract knows it to be unspent: it may be less than was asked for."""
+    ready_at: float
+    """When it is paid, in Unix seconds of the chain."""
+    to: str
+
+
+class CollectBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    id: str | None = None
+    """The client's idempotency key."""
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    tx: str | None
+    """The last transaction; None if there was nothing to bring back."""
+
+
+class OwnAddressBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    address: Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")]
+    signature: Annotated[str, Meta(pattern="^0x([0-9a-fA-F]{130})?$")] = "0x"
+    """By that address, of the text that `GET /v1/me/address` shows (EIP-191, as wallets sign texts)."""
+
+
+class OwnAddress(msgspec.Struct, frozen=True, kw_only=True):
+    address: str | None
+    is_held: bool
+    """Whether the network has its key."""
+    to_sign: str | None = None
+    """With `?address=`: what that address has to sign to become the account's own."""
 
 
 class CreditBalanceReply(msgspec.Struct, frozen=True, kw_only=True):

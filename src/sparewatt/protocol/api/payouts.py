@@ -69,6 +69,12 @@ class PayoutBatchCreation(msgspec.Struct, frozen=True, kw_only=True):
     batch: PayoutBatch | None
 
 
+class StruckDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """About a batch whose root the guardian made void."""
+
+    action: Literal["post_again", "make_anew"]
+
+
 class PayoutLeaf(msgspec.Struct, frozen=True, kw_only=True):
     """What an address has earned and spent in all. It does not name the account: leaves are public."""
 

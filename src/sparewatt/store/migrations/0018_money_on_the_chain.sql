@@ -13,7 +13,7 @@ CREATE INDEX chain_pockets_by_address ON chain_pockets (address);
 CREATE TABLE booked_events (id text PRIMARY KEY);
 
 -- Credits that wait for the chain: asked for a lease or a bond, or for an exit. What is held is a slice of the balance
--- under the instance `hold:` and the id. `epoch`: the payout batch that has made tokens of it.
+-- under the instance `hold:` and the id. `by_root`: a payout batch makes tokens of it, that of `epoch`; else the faucet.
 CREATE TABLE credit_holds (
     id         text PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 180),
     purpose    text NOT NULL CHECK (purpose IN ('request', 'exit')),
@@ -21,6 +21,7 @@ CREATE TABLE credit_holds (
     address    text NOT NULL CHECK (address ~ '^0x[0-9a-f]{40}$'),
     promo_nano bigint NOT NULL CHECK (promo_nano >= 0),
     paid_nano  bigint NOT NULL CHECK (paid_nano >= 0),
+    by_root    boolean NOT NULL DEFAULT false,
     epoch      bigint REFERENCES payout_batches (epoch),
     at         timestamptz NOT NULL DEFAULT now()
 );
@@ -41,7 +42,8 @@ CREATE INDEX former_chain_keys_by_account ON former_chain_keys (account_id);
 
 -- A root waits before it can be claimed, by the chain's time, and a guardian may strike it meanwhile.
 ALTER TABLE payout_batches
-    ADD COLUMN ripe_at timestamptz, ADD COLUMN is_ripe boolean NOT NULL DEFAULT false, ADD COLUMN struck_at timestamptz;
+    ADD COLUMN ripe_at timestamptz, ADD COLUMN is_ripe boolean NOT NULL DEFAULT false,
+    ADD COLUMN struck_at timestamptz, ADD COLUMN strikes int NOT NULL DEFAULT 0;
 UPDATE payout_batches SET is_ripe = posted_at IS NOT NULL;
 
 -- The comparison of the books with the chain: asked for by gateways, done by the chain's process, which alone reads the

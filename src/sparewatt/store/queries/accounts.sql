@@ -35,8 +35,9 @@ UPDATE accounts SET chain_address = $2, chain_key = $3 WHERE id = $1 AND chain_a
 -- name: account_at
 SELECT id FROM accounts WHERE chain_address = $1
 
--- name: find_chain_key
-SELECT chain_key FROM accounts WHERE id = $1
+-- name: find_chain_key_at
+SELECT chain_key FROM accounts WHERE id = $1 AND chain_address = $2
+UNION ALL SELECT chain_key FROM former_chain_keys WHERE account_id = $1 AND address = $2
 
 -- name: insert_network_secret
 INSERT INTO network_secret (fingerprint) VALUES ($1) ON CONFLICT (only_row) DO NOTHING

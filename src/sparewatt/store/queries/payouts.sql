@@ -32,12 +32,12 @@ SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::big
 
 -- name: batches
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck, strikes
 FROM payout_batches WHERE $1::bigint IS NULL OR epoch < $1 ORDER BY epoch DESC LIMIT $2
 
 -- name: find_batch
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck, strikes
 FROM payout_batches WHERE epoch = $1
 
 -- name: paid_to
@@ -57,7 +57,7 @@ FROM payout_leaves l JOIN payout_batches b ON b.epoch = l.epoch WHERE l.account_
 
 -- name: first_unposted_batch
 SELECT epoch, extract(epoch FROM at)::float8 AS unix_s, root, leaves, promised_micro, added_micro,
-    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck
+    extract(epoch FROM posted_at)::float8 AS posted_unix_s, posted_tx, is_ripe, struck_at IS NOT NULL AS is_struck, strikes
 FROM payout_batches WHERE posted_at IS NULL ORDER BY epoch LIMIT 1
 
 -- name: claimable
@@ -86,7 +86,7 @@ UPDATE payout_batches SET is_ripe = true
 WHERE posted_at IS NOT NULL AND NOT is_ripe AND ripe_at <= to_timestamp($1::float8)
 
 -- name: mark_struck
-UPDATE payout_batches SET struck_at = now(), posted_at = NULL, posted_tx = NULL, ripe_at = NULL
+UPDATE payout_batches SET struck_at = now(), strikes = strikes + 1, posted_at = NULL, posted_tx = NULL, ripe_at = NULL
 WHERE epoch = $1 AND posted_at IS NOT NULL AND NOT is_ripe RETURNING epoch
 
 -- name: post_struck_again
@@ -114,3 +114,33 @@ SELECT (coalesce((SELECT sum(CASE kind WHEN 'deposit' THEN nano ELSE -nano END) 
 -- name: mark_claimed
 INSERT INTO payout_claims AS c (address, claimed_micro) VALUES ($1, $2)
 ON CONFLICT (address) DO UPDATE SET claimed_micro = greatest(c.claimed_micro, excluded.claimed_micro)
+
+-- name: root_status
+SELECT (SELECT min(epoch) FROM payout_batches WHERE struck_at IS NOT NULL) AS struck,
+    (SELECT max(epoch) FROM payout_batches WHERE posted_at IS NOT NULL AND NOT is_ripe) AS delayed,
+    (SELECT extract(epoch FROM max(ripe_at))::float8 FROM payout_batches
+        WHERE posted_at IS NOT NULL AND NOT is_ripe) AS ripe_unix_s,
+    coalesce((SELECT event = 'PoolStopped' FROM chain_events
+        WHERE contract = 'settlement' AND event IN ('PoolStopped', 'PoolLifted') AND args ->> 'pool' = '0'
+        ORDER BY block_number DESC, log_index DESC LIMIT 1), false) AS is_stopped
+
+-- name: find_struck
+SELECT epoch FROM payout_batches WHERE epoch = $1 AND struck_at IS NOT NULL
+
+-- name: payouts_to_undo
+-- Of each account what batches from this one on have added, by earnings and by credits that were to become tokens.
+SELECT l.account_id, (sum(l.added_micro) * 1000 - coalesce(max(h.nano), 0))::bigint AS earned_nano,
+    coalesce(max(h.nano), 0)::bigint AS converted_nano
+FROM payout_leaves l
+LEFT JOIN (SELECT account_id, sum(paid_nano) AS nano FROM credit_holds WHERE by_root AND epoch >= $1 GROUP BY account_id)
+    AS h ON h.account_id = l.account_id
+WHERE l.epoch >= $1 GROUP BY l.account_id HAVING sum(l.added_micro) > 0
+
+-- name: forget_conversions_from
+DELETE FROM credit_holds WHERE by_root AND epoch >= $1
+
+-- name: forget_leaves_from
+DELETE FROM payout_leaves WHERE epoch >= $1
+
+-- name: forget_batches_from
+DELETE FROM payout_batches WHERE epoch >= $1 RETURNING epoch

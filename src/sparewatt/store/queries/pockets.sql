@@ -58,17 +58,18 @@ FROM unnest($1::text[]) AS a (id)
 
 -- name: hold_of_transaction
 -- Of the request whose faucet call this transaction was.
-SELECT h.id, h.purpose, h.account_id, h.address, h.promo_nano, h.paid_nano, h.epoch
+SELECT h.id, h.purpose, h.account_id, h.address, h.promo_nano, h.paid_nano, h.by_root, h.epoch
 FROM chain_signed s JOIN chain_outbox o ON o.id = s.outbox_id
-JOIN credit_holds h ON h.id = o.request_id AND h.purpose = 'request' AND h.epoch IS NULL
+JOIN credit_holds h ON h.id = o.request_id AND h.purpose = 'request' AND NOT h.by_root
 WHERE s.tx_hash = $1 AND o.business_id LIKE '%:faucet'
 
 -- name: find_hold
-SELECT id, purpose, account_id, address, promo_nano, paid_nano, epoch FROM credit_holds WHERE id = $1
+SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds WHERE id = $1
 
--- name: holds_for
-SELECT id, purpose, account_id, address, promo_nano, paid_nano, epoch FROM credit_holds
-WHERE purpose = $1 ORDER BY at, id LIMIT $2
+-- name: stale_exit_holds
+-- Not those of the last seconds, whose request is about to be inserted.
+SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds
+WHERE purpose = 'exit' AND at < now() - make_interval(secs => $1) AND NOT id = ANY ($2::text[]) LIMIT $3
 
 -- name: held_by
 SELECT purpose, sum(promo_nano + paid_nano)::bigint AS nano FROM credit_holds
@@ -84,7 +85,8 @@ SELECT split_part(l.account, ':', 1) AS name,
 FROM locked l
 
 -- name: insert_hold
-INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nano) VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nano, by_root)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 
 -- name: delete_hold
 DELETE FROM credit_holds WHERE id = $1 RETURNING id
@@ -111,9 +113,6 @@ ORDER BY args ->> 'account', block_number DESC, log_index DESC
 -- name: exits_asked
 -- Requests for an exit whose event is not seen yet.
 SELECT account_id, address, micro FROM chain_requests WHERE kind = 'exit' AND step = 0 AND state IN ('asked', 'decided')
-
--- name: former_key_of
-SELECT chain_key FROM former_chain_keys WHERE address = $1 AND account_id = $2
 
 -- name: former_addresses
 SELECT address FROM former_chain_keys WHERE account_id = $1 ORDER BY replaced_at DESC
@@ -172,3 +171,20 @@ SELECT now()
 
 -- name: claimed_nano
 SELECT coalesce(sum(claimed_micro), 0)::bigint * 1000 FROM payout_claims
+
+-- name: holds_to_convert
+-- Credits that the next payout root turns into tokens.
+SELECT id, account_id, address, paid_nano FROM credit_holds WHERE by_root AND epoch IS NULL ORDER BY at, id LIMIT $1 FOR UPDATE
+
+-- name: note_hold_converted
+UPDATE credit_holds SET epoch = $2 WHERE id = $1
+
+-- name: has_holds_to_convert
+SELECT EXISTS (SELECT FROM credit_holds WHERE by_root AND epoch IS NULL)
+
+-- name: pockets_of_account
+SELECT p.pocket, sum(p.micro) AS micro FROM chain_pockets p
+WHERE p.address IN (SELECT chain_address FROM accounts WHERE id = $1 AND chain_key IS NOT NULL
+    UNION ALL SELECT address FROM former_chain_keys WHERE account_id = $1
+    UNION ALL SELECT address FROM providers WHERE account_id = $1)
+GROUP BY p.pocket

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparewatt.chain.money.root_poster import RootAction, next_root_action
@@ -37,3 +39,20 @@ def test_a_root_that_the_chain_has_is_not_sent_again(funded: int) -> None:
 
 def test_a_root_never_overtakes_one_that_the_chain_lacks() -> None:
     assert next_root_action(batch(3, 100), pool(1, 1_000), test_money=True) is RootAction.WANT_EARLIER
+
+
+def test_a_root_waits_while_the_one_before_is_under_delay() -> None:
+    action = next_root_action(batch(3, 100), pool(2, 100), test_money=True, is_delayed=True)
+    assert action is RootAction.UNDER_DELAY
+
+
+def test_a_stopped_pool_gets_no_root_and_no_cover() -> None:
+    for promised in (100, 200):
+        action = next_root_action(batch(3, promised), pool(2, 100), test_money=True, is_stopped=True)
+        assert action is RootAction.STOPPED
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_a_struck_root_waits_for_a_person_whatever_the_chain_says(epoch: int) -> None:
+    struck = replace(batch(3, 100), is_struck=True)
+    assert next_root_action(struck, pool(epoch, 1_000), test_money=True) is RootAction.STRUCK

@@ -62,3 +62,15 @@ def test_users_close_their_own_account_with_its_password(network: FakeNetwork, r
     assert network.requests[-1].body == {"password": PASSWORD}
     for wrong in (("close",), ("close", "acc_1", "--me")):
         assert run("accounts", *wrong).exit_code == 2
+
+
+def test_the_accounts_address_is_shown_and_replaced(network: FakeNetwork, run: Run) -> None:
+    held, own = "0x" + "ab" * 20, "0x" + "cd" * 20
+    network.on("GET /v1/me/address", {"address": held, "is_held": True})
+    assert "the network keeps its key" in run("accounts", "address").stdout
+    network.on(f"GET /v1/me/address?address={own}", {"address": held, "is_held": True, "to_sign": "Sparewatt: yes"})
+    assert "Sparewatt: yes" in run("accounts", "address", own).stderr
+    network.on("POST /v1/me/address", {"address": own, "is_held": False})
+    result = run("accounts", "address", own, "--signature", "0x12")
+    assert network.requests[-1].body == {"address": own, "signature": "0x12"}
+    assert "your own" in result.stdout

@@ -75,3 +75,41 @@ def test_a_refused_grant_names_the_scope_it_needs(network: FakeNetwork, run: Run
 def test_an_empty_treasury_says_how_to_fund_it(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/treasury", {"data": TREASURY | {"balance_usd": "0"}})
     assert "sparewatt treasury fund" in run("treasury").stderr
+
+
+ON_CHAIN = {
+    "address": "0x" + "ab" * 20,
+    "is_held": True,
+    **{f"{name}_{unit}": "0" if unit == "usd" else 0 for name in ("bonds", "owed", "held") for unit in ("usd", "nano")},
+    "escrow_usd": "5",
+    "escrow_nano": 5 * 10**9,
+    "wallet_usd": "0.5",
+    "wallet_nano": 5 * 10**8,
+    "exits_usd": "2",
+    "exits_nano": 2 * 10**9,
+}
+
+
+def test_what_stands_on_the_chain_is_shown_if_there_is_any(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/credits", {"data": CREDITS | {"chain": ON_CHAIN}})
+    shown = run("credits").stdout
+    for said in ("$5.00 deposits in escrow", f"$0.50 at {ON_CHAIN['address']}", "$2.00 of your credits"):
+        assert said in shown
+    assert "In bonds" not in shown
+
+
+def test_a_withdrawal_says_where_and_when(network: FakeNetwork, run: Run) -> None:
+    receiver = "0x" + "cd" * 20
+    reply = {"id": "w", "usd": "4", "nano": 4 * 10**9, "ready_at": 0.0, "to": receiver}
+    network.on("POST /v1/credits/withdraw", reply, status=202)
+    result = run("credits", "withdraw", "4", "--to", receiver, "--id", "w")
+    assert result.exit_code == 0
+    assert network.requests[0].body == {"usd": "4", "id": "w", "to": receiver}
+    assert f"$4.00 will be paid to {receiver} within the hour." in result.stdout
+
+
+def test_a_collection_says_whether_there_was_anything(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/credits/collect", {"id": "c", "tx": None})
+    assert "nothing to bring back" in run("credits", "collect").stderr
+    network.on("POST /v1/credits/collect", {"id": "c", "tx": "0x1"})
+    assert "Done." in run("credits", "collect").stderr

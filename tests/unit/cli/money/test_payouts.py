@@ -100,3 +100,12 @@ def test_with_nothing_to_claim_it_says_what_waits(
 def test_without_payouts_the_next_command_is_earnings(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/payouts?limit=1000", page())
     assert "sparewatt node earnings" in run("payouts").stderr
+
+
+def test_a_struck_batch_is_decided_one_way_or_the_other(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/payouts/batches/4/decide", {"made": False, "batch": None})
+    assert "posted again" in run("payouts", "decide", "4", "--post-again").stderr
+    assert network.requests[0].body == {"action": "post_again"}
+    network.on("POST /v1/payouts/batches/4/decide", {"made": True, "batch": None})
+    assert "new batch" in run("payouts", "decide", "4", "--make-anew").stderr
+    assert run("payouts", "decide", "4").exit_code == 2

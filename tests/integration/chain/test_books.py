@@ -1,0 +1,140 @@
+"""The books agree with the chain to the unit, whatever happens: leases, bonds, exits, kills, reorgs, a new index."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparewatt.core.errors import InsufficientCredits
+from sparewatt.localnet.anvil import Anvil
+from tests.integration.chain.bookkeeping import DOLLAR, RECEIVER, Bookkeeping, quick_plan, walk_with_mishaps
+from tests.integration.chain.settling import OWNER, USER, open_settling
+
+
+@pytest.fixture
+async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkeeping]:
+    async with open_settling(anvil.url, dsn, tmp_path / "chain", test_money=True, plan=quick_plan()) as settling:
+        keeping = Bookkeeping(settling)
+        await keeping.post_snapshot()
+        yield keeping
+
+
+async def test_a_lease_that_is_cancelled_gives_its_money_back(books: Bookkeeping) -> None:
+    await books.deposit(10, "one")
+    await books.give(3)
+    order_id = await books.order(5, "first")
+    assert await books.balance(f"escrow:{USER}") == 5 * DOLLAR
+    assert (await books.balance(f"promo:{USER}"), await books.balance(f"credits:{USER}")) == (0, 8 * DOLLAR)
+    await books.check()
+    await books.cancel(order_id, "c")
+    assert (await books.balance(f"escrow:{USER}"), await books.balance(f"owed:{USER}")) == (0, 5 * DOLLAR)
+    await books.check()
+    await books.collect("back")
+    assert await books.balance(f"owed:{USER}") == 0
+    assert (await books.balance(f"promo:{USER}"), await books.balance(f"credits:{USER}")) == (3 * DOLLAR, 10 * DOLLAR)
+    await books.check()
+
+
+async def test_an_exit_is_held_shown_and_paid(books: Bookkeeping) -> None:
+    await books.deposit(20, "one")
+    await books.spend("answer", written=25_000_000)  # one dollar
+    request_id = await books.ask_exit(15, "e", receiver=RECEIVER)
+    await books.settling.round()
+    assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 15 * DOLLAR
+    await books.check()
+    await books.until_paid_out()
+    row = await books.until_ended(request_id)
+    assert row.reason is None
+    assert await books.settling.tokens_at(RECEIVER) == 15_000_000
+    assert await books.balance(f"credits:{USER}") == 4 * DOLLAR
+    await books.check()
+
+
+async def test_a_bond_comes_back_to_credits(books: Bookkeeping) -> None:
+    await books.deposit(10, "one")
+    provider = await books.make_provider()
+    await books.bond(4, provider, "b")
+    assert (await books.balance(f"bond:{USER}"), await books.balance(f"credits:{USER}")) == (4 * DOLLAR, 6 * DOLLAR)
+    await books.check()
+    await books.unbond(4, provider, "u")
+    assert (await books.balance(f"bond:{USER}"), await books.balance(f"credits:{USER}")) == (0, 10 * DOLLAR)
+    await books.check()
+    assert await books.balance(f"wallet:{OWNER}") == 0
+
+
+# holds
+
+
+async def test_an_exit_by_wallet_is_held_at_first_sight_and_released_when_the_chain_takes_it_back(
+    books: Bookkeeping,
+) -> None:
+    await books.deposit(20, "one")
+    await books.ask_exit_by_wallet(15)
+    settling = books.settling
+    await settling.follower.catch_up()
+    await settling.worker.exits.step()
+    assert await settling.database.ledger.reserved([f"credits:{USER}"]) == 15 * DOLLAR
+    await books.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
+    await settling.client.request("anvil_rollback", 1)
+    await settling.follower.catch_up()
+    await settling.worker.exits.step()
+    assert await settling.database.ledger.reserved([f"credits:{USER}"]) == 0
+
+
+async def test_while_the_index_is_read_anew_holds_stay(books: Bookkeeping) -> None:
+    await books.deposit(20, "one")
+    await books.ask_exit(15, "e")
+    await books.settling.round()
+    await books.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
+    await books.settling.follower.begin(rebuild=True)
+    await books.execute("UPDATE chain_index SET head_number = block_number + 9")
+    await books.settling.worker.exits.step()
+    assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 15 * DOLLAR
+
+
+async def test_what_was_spent_after_all_is_not_paid_out(books: Bookkeeping) -> None:
+    """The lie: reserve at a gateway, ask for an exit of everything, spend the reserve."""
+    await books.deposit(20, "one")
+    ledger = books.settling.database.ledger
+    await ledger.take_slice(f"credits:{USER}", instance="gateway", have=0, wanted=8 * DOLLAR)
+    await books.ask_exit_by_wallet(20)
+    await books.settling.round()
+    assert await ledger.reserved([f"credits:{USER}"]) == 20 * DOLLAR
+    await books.spend("answer", written=200_000_000)  # eight dollars
+    await ledger.drop_slices("gateway")
+    await books.until_paid_out()
+    assert await books.balance(f"credits:{USER}") == 0
+    assert await books.balance(f"wallet:{USER}") == 12 * DOLLAR
+    await books.check()
+
+
+async def test_a_request_that_fails_frees_its_credits(books: Bookkeeping) -> None:
+    await books.deposit(10, "one")
+    new = await books.hold_bond(4, "0x" + "00" * 20, "bad")  # no contract takes a bond for nobody
+    assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 4 * DOLLAR
+    await books.settling.database.chain_requests.insert(new)
+    assert (await books.until_ended(new.id)).reason is not None
+    for _ in range(4):
+        await books.settling.round()
+    assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 0
+    await books.check()
+    total = await books.balance(f"credits:{USER}") + await books.balance(f"wallet:{USER}")
+    assert total == 10 * DOLLAR  # the faucet may have minted already: then it is in the wallet
+
+
+async def test_credits_that_are_held_cannot_be_ordered_twice(books: Bookkeeping) -> None:
+    await books.deposit(6, "one")
+    await books.hold_bond(4, "0x" + "11" * 20, "first")
+    with pytest.raises(InsufficientCredits):
+        await books.order(5, "second")
+
+
+# kills and reorgs
+
+
+async def test_a_process_that_is_killed_between_any_two_steps_loses_and_invents_nothing(
+    anvil: Anvil, dsn: str, tmp_path: Path
+) -> None:
+    await walk_with_mishaps(anvil, dsn, tmp_path / "chain", seed=3, kills=1)
