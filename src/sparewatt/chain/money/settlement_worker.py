@@ -11,6 +11,7 @@ from sparewatt.chain.follower import EventDelivery
 from sparewatt.chain.money.audit import ChainAuditor
 from sparewatt.chain.money.exits import ExitWorker
 from sparewatt.chain.money.pocket_poster import PocketPoster
+from sparewatt.chain.money.pool_cover import PoolCover
 from sparewatt.chain.money.root_poster import RootPoster
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
 from sparewatt.chain.requests.context import RequestContext
@@ -81,6 +82,7 @@ class SettlementWorker:
     deliveries: Sequence[EventDelivery]
     requests: ChainRequestProcessor
     roots: RootPoster
+    cover: PoolCover
     exits: ExitWorker
     auditor: ChainAuditor
     holds: CreditHoldStore
@@ -93,6 +95,7 @@ class SettlementWorker:
         await self.holds.release_ended()
         await self.exits.step()
         await self.roots.step()
+        await self.cover.step()
         await self.auditor.step()
         return is_sending
 
@@ -126,6 +129,7 @@ def make_settlement_worker(
         ],
         requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
+        cover=PoolCover(client, database, contract, config.operator, config.test_money),
         exits=ExitWorker(client, database, contract, payouts, config.operator, config.depth),
         auditor=ChainAuditor(client, database, contracts, config.depth),
         holds=database.credit_holds,

@@ -164,15 +164,19 @@ class UnbondHandler(RequestHandler):
         return stakes.encode_call("withdraw_with_signature", row.address, receiver, deadline, signature)
 
     async def _deposit(self, row: ChainRequestRow) -> None:
-        """A request of its own: the account's address signs it, and may have others under way."""
-        database = self.context.database
+        """A request of its own: the account's address signs it, and may have others under way.
+
+        Money that came to an address of the owner's own stays there.
+        """
+        database, address = self.context.database, await self._account_address(row)
+        owner = (await database.pockets.owners([address])).get(address)
+        if owner is None or not owner.is_held:
+            return
         sent = [each.tx_hash for each in await database.chain_requests.list_sent(row.id) if each.tx_hash is not None]
         micro = withdrawn(await database.chain.events_of(sent, names=self.result_events), row.address)
         if micro:
             request_id, kind = f"deposit:{row.id}", ChainRequestKind.DEPOSIT
-            await database.chain_requests.insert(
-                NewChainRequest(request_id, kind, row.account_id, await self._account_address(row), micro)
-            )
+            await database.chain_requests.insert(NewChainRequest(request_id, kind, row.account_id, address, micro))
 
     async def _account_address(self, row: ChainRequestRow) -> str:
         account = await self.context.database.accounts.find_account(row.account_id)
