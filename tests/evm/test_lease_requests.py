@@ -11,7 +11,7 @@ import pytest
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import shipped_artifacts
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import InvalidField
@@ -66,7 +66,7 @@ class Requests:
             credit_holds=SimpleNamespace(find=self._find_hold),
             payouts=SimpleNamespace(last_ripe_epoch=self._last_ripe_epoch),
         )
-        context = RequestContext(
+        context = ChainRequestContext(
             MachineClient(self.by_address),
             Contracts(shipped_artifacts(), addresses),
             CHAIN_ID,
