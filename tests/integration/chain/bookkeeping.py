@@ -1,7 +1,7 @@
 """A walk of one account's money over the real contracts, with books in a real Postgres.
 
-`python -m … URL DSN FOLDER SEED KILLS` is the chain's process, killed (SIGKILL) at a random operation and started
-again, so many times. Each life is a fork: the imports are done once.
+`python -m … URL DSN FOLDER` is the chain's process, killed (SIGKILL) at a random operation and started again, as often
+as its stdin says. Each life is a fork: the imports are done once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -351,17 +352,40 @@ async def _all_balances(settling: Settling) -> dict[str, int]:
     return {row["account"]: row["nano"] for row in rows}
 
 
+@asynccontextmanager
+async def killed_process(url: str, dsn: str, folder: Path) -> AsyncIterator[Callable[[int, int], Awaitable[None]]]:
+    """What starts and kills the chain's process, by a seed and a number of kills."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.integration.chain.bookkeeping", url, dsn, str(folder)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    stdin, stdout = process.stdin, process.stdout
+
+    async def kill(seed: int, kills: int) -> None:
+        stdin.write(f"{seed} {kills}\n".encode())
+        assert await stdout.readline() == b"killed\n"
+
+    try:
+        yield kill
+    finally:
+        stdin.close()
+        await process.wait()
+
+
 async def walk_with_mishaps(anvil: Anvil, dsn: str, folder: Path, *, seed: int, kills: int) -> None:
     """The walk, while the chain's process is killed and the chain reorganised in each of its steps."""
     rng = random.Random(seed)  # noqa: S311 (repeatable on purpose)
-    async with open_settling(anvil.url, dsn, folder, test_money=True, plan=quick_plan()) as settling:
+    async with (
+        open_settling(anvil.url, dsn, folder, test_money=True, plan=quick_plan()) as settling,
+        killed_process(anvil.url, dsn, folder) as kill_by_seed,
+    ):
 
         async def kill() -> None:
-            argv = ("-m", "tests.integration.chain.bookkeeping", anvil.url, dsn, str(folder))
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, *argv, str(rng.randrange(2**32)), str(kills), cwd=Path(__file__).parents[3]
-            )
-            assert await process.wait() == 0
+            await kill_by_seed(rng.randrange(2**32), kills)
             if rng.random() < 0.5:
                 await settling.client.request("anvil_reorg", rng.randint(1, DEPTH - 1), [])
 
@@ -409,17 +433,21 @@ async def live(url: str, dsn: str, folder: str, operations: int) -> None:
             await settling.round()
 
 
-def main(url: str, dsn: str, folder: str, seed: str, kills: str) -> None:
-    rng = random.Random(int(seed))  # noqa: S311 (repeatable on purpose)
-    for _ in range(int(kills)):
-        operations = rng.randint(1, OPERATIONS_MAX)
-        pid = os.fork()
-        if pid == 0:
-            asyncio.run(live(url, dsn, folder, operations))
-            os._exit(1)
-        _, status = os.waitpid(pid, 0)
-        if not os.WIFSIGNALED(status):
-            sys.exit("a life ended by itself")
+def main(url: str, dsn: str, folder: str) -> None:
+    """For each line `SEED KILLS` of stdin: so many lives, then a line on stdout."""
+    for line in sys.stdin:
+        seed, kills = map(int, line.split())
+        rng = random.Random(seed)  # noqa: S311 (repeatable on purpose)
+        for _ in range(kills):
+            operations = rng.randint(1, OPERATIONS_MAX)
+            pid = os.fork()
+            if pid == 0:
+                asyncio.run(live(url, dsn, folder, operations))
+                os._exit(1)
+            _, status = os.waitpid(pid, 0)
+            if not os.WIFSIGNALED(status):
+                sys.exit("a life ended by itself")
+        print("killed", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from sparewatt.chain.money.pocket_poster import PocketPoster
 from sparewatt.chain.money.pool_cover import PoolCover
 from sparewatt.chain.money.root_poster import RootPoster
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.deposits import deposit_handlers
 from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.chain.requests.processor import ChainRequestProcessor
@@ -114,7 +114,7 @@ def make_settlement_worker(
     payouts = PayoutService(database.payouts, clock=clock)
     poster = PocketPoster(client, contracts, database.pockets, config.chain_tag, clock)
     roots = [f"{SETTLEMENT}.{name}" for name in ("RootPosted", "RootStruck", "Claimed")]
-    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
+    context = ChainRequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
     handlers = {
         **deposit_handlers(context, payouts),
         **lease_handlers(context),

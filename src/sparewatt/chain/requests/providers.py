@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.funding import held_payment
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.core.errors import InvalidField
@@ -39,7 +39,7 @@ class _Bond(NamedTuple):
     ready_at: int
 
 
-async def provider_key(context: RequestContext, row: ChainRequestRow) -> SigningKey:
+async def provider_key(context: ChainRequestContext, row: ChainRequestRow) -> SigningKey:
     """The held key of the provider at the request's address. Raises InvalidField if it is not the account's."""
     held, custody = await context.database.providers.find_key(row.address), context.custody()
     if held is None or held.account_id != row.account_id or custody is None:
@@ -54,7 +54,7 @@ async def provider_key(context: RequestContext, row: ChainRequestRow) -> Signing
 class RegisterHandler(RequestHandler):
     """Registers, and activates: so far as the chain does not have it already."""
 
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, registry = self.context, self.context.contracts[PROVIDERS]
@@ -84,7 +84,7 @@ class RegisterHandler(RequestHandler):
 
 @dataclass(frozen=True, slots=True)
 class StatusHandler(RequestHandler):
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context = self.context
@@ -93,7 +93,7 @@ class StatusHandler(RequestHandler):
         return CallBatch((("status", await _status_call(context, key, ProviderStatus(row.params.status), nonce)),))
 
 
-async def _status_call(context: RequestContext, key: SigningKey, status: ProviderStatus, nonce: int) -> Any:
+async def _status_call(context: ChainRequestContext, key: SigningKey, status: ProviderStatus, nonce: int) -> Any:
     registry, deadline = context.contracts[PROVIDERS], await context.deadline()
     signature = context.sign(key, registry, SetStatus(key.address, status.value, nonce, deadline))
     return registry.encode_call("set_status_with_signature", key.address, status.value, deadline, signature)
@@ -103,7 +103,7 @@ async def _status_call(context: RequestContext, key: SigningKey, status: Provide
 class BondHandler(RequestHandler):
     """Out of the account's address. Credits that are held for the request become tokens there first."""
 
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, stakes, provider = self.context, self.context.contracts[STAKES], row.params.provider
@@ -121,7 +121,7 @@ class BondHandler(RequestHandler):
 class UnbondHandler(RequestHandler):
     """Step 0 begins the unbonding, step 1 waits for its end and withdraws, step 2 deposits that into credits."""
 
-    context: RequestContext
+    context: ChainRequestContext
     result_events: ClassVar[Sequence[str]] = (f"{STAKES}.Withdrawn",)
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
@@ -193,7 +193,7 @@ def withdrawn(events: Sequence[ChainEvent], provider: str) -> int:
     return sum(int(event.args["amount"]) for event in events if event.args["account"] == provider)
 
 
-def provider_handlers(context: RequestContext) -> dict[ChainRequestKind, RequestHandler]:
+def provider_handlers(context: ChainRequestContext) -> dict[ChainRequestKind, RequestHandler]:
     return {
         ChainRequestKind.REGISTER: RegisterHandler(context),
         ChainRequestKind.BOND: BondHandler(context),
