@@ -14,6 +14,7 @@ import msgspec
 from sparewatt.accounts.custody import Custody
 from sparewatt.core.errors import (
     ChainUnavailable,
+    ContractsOutdated,
     IdReused,
     InsufficientCredits,
     InvalidField,
@@ -246,8 +247,9 @@ class ProviderService:
         """Submit the request and wait for it. Raises IdReused, or UnprocessableContent if the chain refused it."""
         try:
             is_new, stored = await self.requests.submit(new)
-        except RateLimited:
-            await self.database.credit_holds.release(new.id)
+        except (RateLimited, ContractsOutdated):
+            if await self.database.chain_requests.find(new.id) is None:
+                await self.database.credit_holds.release(new.id)
             raise
         is_same = new.kind is ChainRequestKind.REGISTER or (stored.micro, stored.params) == (new.micro, new.params)
         if not is_same:
