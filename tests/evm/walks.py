@@ -21,7 +21,9 @@ from tests.evm.auction import Order, place_order
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
 from tests.evm.network import (
     ACTIVATE_S,
+    ATTEMPT_S,
     BOOK_BOND,
+    CHALLENGE_S,
     GUARDIAN,
     INSURANCE,
     MIN_STAKE,
@@ -37,6 +39,7 @@ from tests.evm.network import (
 PEOPLE = sorted((key(n) for n in range(200, 204)), key=lambda k: k.address)
 PERSON = st.integers(0, len(PEOPLE) - 1)
 AMOUNT = st.one_of(st.integers(0, 50), st.integers(0, 10 * USD), st.just(2**256 - 1))
+PLACES = 32
 SECONDS = st.sampled_from([1, 7, 31, 61, 400, 3601, 90_000])
 
 
@@ -45,12 +48,20 @@ def deployed_network() -> Network:
     return full_network()
 
 
+@cache
+def crowded_network() -> Network:
+    """Two places of the validators' set are free."""
+    return full_network(n_validators=30, n_providers=1)
+
+
 class Walk(RuleBasedStateMachine):
     """A network that is rolled back at the end of the walk."""
 
+    deployed = staticmethod(deployed_network)
+
     def __init__(self) -> None:
         super().__init__()
-        self.network = deployed_network()
+        self.network = self.deployed()
         self.exits = ExitStack()
         self.exits.enter_context(rolled_back())
         for person in PEOPLE:
@@ -182,18 +193,24 @@ class SettlementWalk(Walk):
 
 
 class StakeWalk(Walk):
+    """Four people want the last two places, or those of the others, who do nothing."""
+
+    deployed = staticmethod(crowded_network)
+
     def __init__(self) -> None:
         super().__init__()
         self.stakes = self.network.stakes
         self.keys = 5000
         self.dispute = self.network.dispute.address
         self.others = self.stakes.held()
-        self.total = self.stakes.total_at(self.stakes.version())
+        self.versions: dict[int, tuple[int, int, dict[str, int]]] = {}
+        """Of the versions seen: when, their total, and the weights of people in it."""
+        self.slashed: dict[str, int] = dict.fromkeys((person.address for person in PEOPLE), 0)
 
     def vaults(self) -> list[Contract]:
         return [self.stakes]
 
-    @rule(person=PERSON, amount=st.sampled_from([0, MIN_STAKE - 1, MIN_STAKE, 3 * MIN_STAKE]))
+    @rule(person=PERSON, amount=st.sampled_from([MIN_STAKE - 1, MIN_STAKE, MIN_STAKE * 11 // 10 + 1, 3 * MIN_STAKE]))
     def join(self, person: int, amount: int) -> None:
         self.stakes_with_key("join", person, "http://v", amount)
 
@@ -240,7 +257,15 @@ class StakeWalk(Walk):
         index = max(0, self.stakes.history_length(vote_key) - 1 - back)
         version = self.stakes.history_at(vote_key, index)[0]
         arguments = (vote_key, version, index, bps, PEOPLE[other].address, INSURANCE)
+        before = self.holding(PEOPLE[person].address)
         self.attempt(self.stakes, "slash", *arguments, who=self.dispute)
+        self.slashed[PEOPLE[person].address] += before - self.holding(PEOPLE[person].address)
+
+    def holding(self, operator: str) -> int:
+        """What can still be slashed."""
+        _, stake, unbonding, _, _, pending, _ = self.stakes.validator_of(operator)
+        amount: int = stake + unbonding + pending
+        return amount
 
     @rule(person=PERSON, other=PERSON, amount=AMOUNT, act=st.sampled_from(["lock", "release", "forfeit"]))
     def use_bond(self, person: int, other: int, amount: int, act: str) -> None:
@@ -256,13 +281,29 @@ class StakeWalk(Walk):
     def totals_are_the_sum_of_weights_and_stakes_of_what_is_held(self) -> None:
         stakes = self.stakes
         known = {person.address: stakes.validator_of(person.address) for person in PEOPLE}
-        weights = {address: 0 if jailed else stake for address, (_, stake, _, _, jailed, _, _) in known.items()}
-        assert stakes.total_at(stakes.version()) == self.total + sum(weights.values())
-        assert {a for a in stakes.all_operators() if a in known} == {a for a, weight in weights.items() if weight}
+        weights = {str(a): 0 if jailed else int(stake) for a, (_, stake, _, _, jailed, _, _) in known.items()}
+        placed = set(stakes.all_operators())
+        assert len(placed) <= PLACES
+        assert stakes.total_at(stakes.version()) == sum(weights.values()) + MIN_STAKE * len(placed - known.keys())
+        assert placed & known.keys() == {a for a, weight in weights.items() if weight}
         staked = sum(stake + unbonding + pending for _, stake, unbonding, _, _, pending, _ in known.values())
         bonds = sum(sum(stakes.bond_of(address)[:3]) for address in known)
         owed = sum(stakes.owed(address) for address in (*known, INSURANCE))
         assert stakes.held() == self.others + staked + bonds + owed
+        version = stakes.version()
+        self.versions.setdefault(version, (now(), stakes.total_at(version), weights))
+
+    @invariant()
+    def who_could_vote_in_an_attempt_answers_for_it_and_old_versions_stay(self) -> None:
+        """An attempt may open until the next version comes; its evidence counts for as long again."""
+        current = self.stakes.version()
+        ends = {version: self.versions.get(version + 1, (now(),))[0] for version in self.versions}
+        for version, (_, total, weights) in self.versions.items():
+            assert self.stakes.total_at(version) == total
+            if version < current and now() > ends[version] + ATTEMPT_S + CHALLENGE_S:
+                continue
+            for operator, weight in weights.items():
+                assert self.holding(operator) + self.slashed[operator] >= weight
 
 
 class LeaseWalk(Walk):

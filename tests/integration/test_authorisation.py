@@ -103,7 +103,7 @@ MATRIX = {
     "GET /v1/earnings": known(),
     "GET /v1/earnings/summary": known(),
     "GET /v1/payouts": known(),
-    "POST /v1/payouts/claim": known((503,), body={}),
+    "POST /v1/payouts/claim": known((409,), body={}),
     "GET /v1/payouts/batches": everybody(),
     "POST /v1/payouts/batches": operators(body={}),
     "GET /v1/payouts/batches/{epoch}": everybody(GONE),
@@ -121,7 +121,13 @@ MATRIX = {
     "POST /v1/ledger/rebuild": operators(body={}),
     "GET /v1/chain": known(),
     "GET /v1/market/tables": everybody(),
-    "POST /v1/chain/rpc": known((503,), body={"method": "eth_chainId"}),
+    "GET /v1/market/orders": known((409,)),
+    "GET /v1/market/orders/{order}": known((409,)),
+    "GET /v1/market/leases": known((409,)),
+    "GET /v1/market/leases/{lease}": known((409,)),
+    "GET /v1/market/providers": known((409,)),
+    "GET /v1/market/validators": known((409,)),
+    "POST /v1/chain/rpc": known((409,), body={"method": "eth_chainId"}),
     "GET /": everybody(),
     "GET /openapi.json": everybody(),
     "GET /{page}": everybody(GONE),
@@ -167,7 +173,7 @@ class Cast:
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
         spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
-        spare["provider"] = "0x" + "0" * 40
+        spare |= {"order": "0x00", "lease": "0x00", "provider": "0x" + "0" * 40}
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()
         path = path.format(**self.things | spare)

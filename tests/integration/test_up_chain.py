@@ -15,7 +15,13 @@ from typing import Any
 
 import pytest
 
+from sparewatt.core.clock import SystemClock
+from sparewatt.evm.client import EvmClient
+from sparewatt.evm.contract_abi import Contracts, shipped_abis
+from sparewatt.evm.json_rpc import HttpTransport, RpcClient
+from sparewatt.evm.log_reader import BlockBatch, LogReader
 from sparewatt.localnet.anvil_binary import find_anvil
+from sparewatt.market.chain_view import ChainView
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.database import Database
@@ -114,12 +120,59 @@ def test_the_command_line_shows_it(network: Network) -> None:
     assert json.loads(done.stdout)["chain_id"] == 31337
 
 
-def test_an_index_can_be_rebuilt_beside_a_running_network(network: Network) -> None:
+def market_providers(network: Network) -> list[dict[str, Any]]:
+    reply = ask(network, "GET", "/v1/market/providers")
+    found: list[dict[str, Any]] = reply.json()["data"] if reply.status == 200 else []
+    return found
+
+
+def test_the_market_shows_the_node_as_a_provider_also_after_the_index_was_rebuilt(network: Network) -> None:
+    wait_until(lambda: [p["status"] for p in market_providers(network)] == ["active"], "no provider is registered")
+    (before,) = market_providers(network)
+    assert before["node_key"] == ask(network, "GET", "/v1/nodes").json()["data"][0]["id"]
+    validators = ask(network, "GET", "/v1/market/validators").json()
+    assert (validators["stake_version"], validators["data"], validators["snapshot"]) == (0, [], None)
+    assert ask(network, "GET", "/v1/market/orders").json()["data"] == []
+    rebuild_index(network)
+    wait_until(lambda: [p["id"] for p in market_providers(network)] == [before["id"]], "the provider is gone")
+
+
+def test_whoever_has_a_key_reads_the_market_from_the_chain_itself(network: Network) -> None:
+    """As a node or a validator behind NAT does: through the gateway's proxy, without web3 and without Postgres."""
+    wait_until(lambda: market_providers(network) != [], "no provider is registered")
+    view = asyncio.run(read_market(network))
+    told = {provider["id"]: provider["node_key"] for provider in market_providers(network)}
+    assert {address: provider.node_key for address, provider in view.latest.providers.items()} == told
+
+
+async def read_market(network: Network) -> ChainView:
+    chain = ask(network, "GET", "/v1/chain").json()
+    transport = HttpTransport(f"{network.base_url}/chain/rpc", api_key=network.api_key)
+    try:
+        client = EvmClient(RpcClient(transport, SystemClock()))
+        contracts = Contracts(shipped_abis(), chain["contracts"])
+        reader = LogReader(client, contracts, await client.identity(), chain["start_block"])
+        view = ChainView(depth=1, start_block=chain["start_block"])
+        while reader.block_number < chain["indexed_block"]:
+            step = await reader.step()
+            assert isinstance(step, BlockBatch)
+            view.advance(step.events, to_block=step.block.number)
+        return view
+    finally:
+        await transport.close()
+
+
+def rebuild_index(network: Network) -> dict[str, Any]:
     env = {**os.environ, "CHAIN_URL": ready_of(network)["chain_url"]}
     argv = [sys.executable, "-m", "sparewatt", "chain", "sync", "--rebuild", "--json", f"--data={network.data}/chain"]
     done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)) == {"indexed_block", "events"}
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_an_index_can_be_rebuilt_beside_a_running_network(network: Network) -> None:
+    assert set(rebuild_index(network)) == {"indexed_block", "events"}
 
 
 def test_anvil_and_its_follower_killed_in_the_middle_of_a_flow_lose_and_repeat_nothing(network: Network) -> None:
@@ -175,3 +228,24 @@ def test_a_network_that_wants_no_chain_has_none(shared_network: Network) -> None
     assert (reply["rpc"], reply["chain_id"]) == (None, None)
     assert "--no-chain" in reply["note"]
     assert not (shared_network.data / "chain").exists()
+    assert ask(shared_network, "GET", "/v1/network").json()["chain"] is False
+    assert "leases, and payouts on a chain, are off" in shared_network.output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/market/orders", None),
+        ("GET", "/v1/market/validators", None),
+        ("POST", "/v1/chain/rpc", {"method": "eth_chainId"}),
+        ("POST", "/v1/payouts/claim", {}),
+        ("POST", "/v1/credits/deposit", {"usd": "1", "adapter": "chain"}),
+        ("POST", "/v1/credits/withdraw", {"usd": "1"}),
+    ],
+)
+def test_what_needs_a_chain_says_that_there_is_none(
+    shared_network: Network, method: str, path: str, body: object
+) -> None:
+    reply = ask(shared_network, method, path, body)
+    assert (reply.status, reply.json()["error"]["code"]) == (409, "no_chain")
+    assert "--no-chain" in reply.json()["error"]["message"]

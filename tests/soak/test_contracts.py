@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tests.evm.cases import (
     require_same_judgement,
 )
 from tests.evm.machine import deploy, rolled_back
+from tests.evm.market_walk import ACTS, MarketWalk, walk_market
 from tests.evm.test_twins import mutated_calls, require_refused
 from tests.evm.twin_cases import all_twins
 from tests.evm.walks import WALKS, Walk, deployed_network
@@ -56,10 +58,20 @@ def counted(what: str, count: int, work: Callable[[], None]) -> None:
     REPORT.write_text(HEAD + "".join(f"{rows[name]}\n" for name in sorted(rows)))
 
 
+def test_no_attacker_of_the_market_gains_and_no_honest_party_loses() -> None:
+    """Half of all steps: several orders, bonds, pauses and claims at once, with honest parties among attackers."""
+    steps = STEPS // 2
+    counted(f"steps of {MarketWalk.__name__}", steps, lambda: check_all_acts(walk_market(seed=SEED, steps=steps)))
+
+
+def check_all_acts(counts: Counter[str]) -> None:
+    assert set(counts) == {act.__name__ for act in ACTS}, "some kind of attacker never came to act"
+
+
 @pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.__name__)
 def test_no_random_walk_breaks_an_invariant(walk: type[Walk]) -> None:
     deployed_network()
-    examples = -(-STEPS // len(WALKS) // STEPS_PER_WALK)
+    examples = -(-STEPS // 2 // len(WALKS) // STEPS_PER_WALK)
     chosen = settings(
         max_examples=examples,
         stateful_step_count=STEPS_PER_WALK,

@@ -5,21 +5,29 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sparewatt.protocol.contracts import match
+from sparewatt.protocol.contracts import match as match_
+from sparewatt.protocol.contracts import meta_transactions
 from sparewatt.protocol.typed_message import TypedMessage
 
 KINDS: tuple[type[Any], ...] = (
-    match.OrderTerms,
-    match.Profile,
-    match.Bid,
-    match.BidCommit,
-    match.CommitList,
-    match.RevealList,
-    match.BidLeaf,
-    match.Task,
-    match.Vote,
-    match.ReputationSnapshot,
-    match.Down,
+    match_.OrderTerms,
+    match_.Profile,
+    match_.Specification,
+    match_.BidTerms,
+    match_.Bid,
+    match_.BidCommit,
+    match_.CommitList,
+    match_.RevealList,
+    match_.BidLeaf,
+    match_.Task,
+    match_.Vote,
+    match_.Heartbeat,
+    match_.Observation,
+    match_.Observations,
+    match_.ReputationSnapshot,
+    match_.Down,
+    meta_transactions.Accept,
+    meta_transactions.Resign,
 )
 
 
@@ -37,6 +45,8 @@ def _written(value: object) -> object:
             return "0x" + value.hex()
         case tuple():
             return [_written(each) for each in value]
+        case TypedMessage():
+            return to_json(value)
         case int():
             return int(value)
         case _:
@@ -44,8 +54,10 @@ def _written(value: object) -> object:
 
 
 def _read(value: object) -> object:
-    """An address stays text, 32 bytes become bytes: they differ in length."""
+    """An address stays text, 32 bytes become bytes: they differ in length. Only `Observations` has rows."""
     match value:
+        case dict():
+            return from_json(match_.Observation, value)
         case list():
             return tuple(_read(each) for each in value)
         case str() if len(value) == 66:

@@ -10,11 +10,36 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sparewatt.market.rule import PPM, BidStatus, awards_of, book_of, leaf_of, status_of
-from sparewatt.protocol.contracts.match import Bid, OrderTerms, Profile
+from sparewatt.market.bonds import bid_bond_uusd, forfeit_shares, wanted_lock_uusd
+from sparewatt.market.coverage import COMPARED, first_shortfall
+from sparewatt.market.quorum import (
+    is_quorum,
+    is_some,
+    leader_of_match,
+    leader_of_snapshot,
+    lower_median,
+    most_stake,
+)
+from sparewatt.market.rule import awards_of, book_of, leaf_of, status_of
+from sparewatt.protocol.contracts.match import (
+    Bid,
+    BidCommit,
+    BidTerms,
+    Observation,
+    Observations,
+    OrderTerms,
+    Profile,
+    Specification,
+    held_term,
+    inputs_hash_of,
+)
 from sparewatt.protocol.contracts.merkle import merkle_tree
+from sparewatt.protocol.contracts.message_json import write_message
+from sparewatt.protocol.contracts.message_ranges import PPM, spans_of
+from sparewatt.protocol.contracts.reasons import BidStatus
+from sparewatt.protocol.contracts.sealed_secrets import SecretContext, seal_secret
 from sparewatt.protocol.signing import SigningKey, keccak256
-from sparewatt.protocol.typed_message import contract_domain, message_digest, struct_hash
+from sparewatt.protocol.typed_message import contract_domain, members_of, message_digest, struct_hash
 from tests.vectors.encoding import KINDS, to_json
 
 FILE = Path(__file__).with_name("lease_match.json")
@@ -32,6 +57,14 @@ def made() -> dict[str, Any]:
         "statuses": list(_statuses()),
         "books": list(_books()),
         "signature": _signature(),
+        "coverage": list(_coverage()),
+        "medians": list(_medians()),
+        "quorums": list(_quorums()),
+        "leaders": _leaders(),
+        "bonds": list(_bonds()),
+        "policy_ranges": [{"member": name, "least": least, "most": most} for name, least, most in spans_of(OrderTerms)],
+        "hashes": _hashes(),
+        "sealed_secret": _sealed_secret(),
     }
 
 
@@ -66,6 +99,8 @@ def _value(kind: str, *, low: bool) -> Any:
             return "0x" + ("00" if low else "ff") * 20
         case "bytes32":
             return bytes(32) if low else b"\xff" * 32
+        case "Observation[]":
+            return () if low else (_observation(lambda member: _value(member, low=False)),) * 8
         case "address[]" | "bytes32[]":
             return () if low else (_value(kind[:-2], low=False),) * 8
         case _:
@@ -78,10 +113,16 @@ def _typical(kind: str, rng: random.Random) -> Any:
             return "0x" + rng.randbytes(20).hex()
         case "bytes32":
             return rng.randbytes(32)
+        case "Observation[]":
+            return tuple(_observation(lambda member: _typical(member, rng)) for _ in range(3))
         case "address[]" | "bytes32[]":
             return tuple(_typical(kind[:-2], rng) for _ in range(3))
         case _:
             return rng.getrandbits(int(kind.removeprefix("uint")) // 2)
+
+
+def _observation(value: Callable[[str], Any]) -> Observation:
+    return Observation(*[value(member.type) for member in members_of(Observation)])
 
 
 def _domain(chain_id: int) -> dict[str, Any]:
@@ -222,7 +263,7 @@ def _book(name: str, policy: OrderTerms, bids: list[tuple[int, tuple[int, int]]]
 def _signature() -> dict[str, Any]:
     """A good one, and the same with a high s and with v counted from 0: neither is taken."""
     key = SigningKey(keccak256(b"a key for vectors, and nothing else"))
-    message = KINDS[3](b"\1" * 32, 2, provider(9), b"\2" * 32)
+    message = BidCommit(b"\1" * 32, 2, provider(9), b"\2" * 32)
     digest = message_digest(contract_domain(chain_id=CHAINS[1], contract=CONTRACT), message)
     good = key.sign(digest)
     high_s = good[:32] + (CURVE_ORDER - int.from_bytes(good[32:64], "big")).to_bytes(32, "big") + bytes([55 - good[64]])
@@ -234,6 +275,111 @@ def _signature() -> dict[str, Any]:
         "good": "0x" + good.hex(),
         "high_s": "0x" + high_s.hex(),
         "v_from_0": "0x" + (good[:64] + bytes([good[64] - 27])).hex(),
+    }
+
+
+SPECIFICATION = Specification(keccak256(b"content"), 2, 8_000, 32_768, 100_000, 1, 3)
+TERMS = BidTerms(2, 3, 24, 8_000, 32_768, 100_000, 1, 1, 900, 100, POLICY.reclaim_s)
+
+
+def _coverage() -> Iterator[dict[str, Any]]:
+    """As on the wire. Exactly as much, then one less in each member, then no egress and no GPU asked for."""
+    cases = [(SPECIFICATION, TERMS)]
+    for name in (*COMPARED, "reclaim_s"):
+        change: dict[str, Any] = {name: getattr(TERMS, name) - 1}
+        cases.append((SPECIFICATION, dataclasses.replace(TERMS, **change)))
+    modest = dataclasses.replace(SPECIFICATION, gpus=0, egress=0)
+    cases.append((modest, dataclasses.replace(TERMS, gpus=0, egress=0)))
+    for specification, terms in cases:
+        yield {
+            "specification": write_message(specification),
+            "spec_hash": "0x" + struct_hash(specification).hex(),
+            "terms": write_message(terms),
+            "terms_hash": "0x" + struct_hash(terms).hex(),
+            "policy_reclaim_s": POLICY.reclaim_s,
+            "shortfall": first_shortfall(specification, terms, POLICY),
+        }
+
+
+def _medians() -> Iterator[dict[str, Any]]:
+    """One to four weights, equal values, exactly half of the weight, one unit less, and a value without weight."""
+    for observed in (
+        [(7, 5)],
+        [(7, 5), (9, 5)],
+        [(7, 4), (9, 5)],
+        [(3, 1), (1, 1), (2, 1)],
+        [(4, 1), (1, 1), (3, 1), (2, 1)],
+        [(5, 1), (5, 8), (5, 3)],
+        [(1, 50), (2, 30), (3, 20)],
+        [(1, 49), (2, 31), (3, 20)],
+        [(0, 0), (6, 1)],
+        [(PPM, 2**63), (0, 2**63 - 1)],
+    ):
+        yield {"observed": observed, "lower_median": lower_median(observed), "most_stake": most_stake(observed)}
+
+
+def _quorums() -> Iterator[dict[str, Any]]:
+    for total, weight in ((9, 6), (9, 7), (9, 3), (9, 4), (10, 6), (10, 7), (7, 4), (7, 5), (1, 1), (0, 0)):
+        quorum, some = is_quorum(weight, total=total), is_some(weight, total=total)
+        yield {"total": total, "weight": weight, "quorum": quorum, "some": some}
+
+
+def _leaders() -> dict[str, Any]:
+    weights = {provider(number): number for number in range(5)}
+    order_id = keccak256(b"order")
+    return {
+        "weights": weights,
+        "order_id": "0x" + order_id.hex(),
+        "match": [leader_of_match(weights, order_id=order_id, attempt=2, round_=r) for r in range(6)],
+        "snapshot": [leader_of_snapshot(weights, epoch=3, round_=r) for r in range(6)],
+    }
+
+
+def _bonds() -> Iterator[dict[str, Any]]:
+    for max_price, pay in (
+        (1, 1),
+        (3_000_000, 1),
+        (3_000_000, 500_001),
+        (3_000_000, 3_000_000),
+        (2**40 - 1, 2**40 - 1),
+    ):
+        bond = bid_bond_uusd(max_price)
+        yield {
+            "max_price_uusd": max_price,
+            "pay_uusd": pay,
+            "bid_bond_uusd": bond,
+            "wanted_lock_uusd": wanted_lock_uusd(pay, max_price_uusd=max_price),
+            "forfeit_shares_uusd": list(dataclasses.astuple(forfeit_shares(bond))),
+        }
+
+
+def _hashes() -> dict[str, Any]:
+    """A held term of a heartbeat, and what a snapshot was computed from: in either order of its two inputs."""
+    rows = (Observation(provider(1), 990_000, 980_000, 4), Observation(provider(2), 0, 1, 255))
+    inputs = [Observations(7, 1_000, rows[:count]) for count in (1, 2)]
+    return {
+        "lease_id": "0x" + keccak256(b"lease").hex(),
+        "term": 3,
+        "held_term": "0x" + held_term(keccak256(b"lease"), 3).hex(),
+        "observations": [to_json(each) for each in inputs],
+        "inputs_hash": "0x" + inputs_hash_of(1_000, inputs).hex(),
+        "inputs_hash_of_none": "0x" + inputs_hash_of(1_000, []).hex(),
+    }
+
+
+def _sealed_secret() -> dict[str, Any]:
+    node, ephemeral = SigningKey(keccak256(b"a node key for vectors")), SigningKey(keccak256(b"an ephemeral key"))
+    context = SecretContext(order_id=keccak256(b"order"), attempt=1, provider=provider(9))
+    plain = b'{"HF_TOKEN":"not a secret"}'
+    sealed = seal_secret(plain, to_public_key=node.public_key, context=context, ephemeral=ephemeral)
+    return {
+        "order_id": "0x" + context.order_id.hex(),
+        "attempt": context.attempt,
+        "provider": context.provider,
+        "node_key": "0x" + node.secret_hex(),
+        "ephemeral_key": "0x" + ephemeral.secret_hex(),
+        "plain": plain.decode(),
+        "sealed": "0x" + sealed.hex(),
     }
 
 

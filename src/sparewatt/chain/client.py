@@ -185,7 +185,13 @@ def _raw_log(log: Mapping[str, Any]) -> RawLog:
         address=str(log["address"]).lower(),
         topics=tuple(bytes(topic) for topic in log["topics"]),
         data=bytes(log["data"]),
+        unix_s=_block_time(log.get("blockTimestamp")),
     )
+
+
+def _block_time(value: object) -> int:
+    """Newer nodes give it with a log, as hex; 0 if this one does not."""
+    return int(value, 16) if isinstance(value, str) else value if isinstance(value, int) else 0
 
 
 def _receipt(receipt: Mapping[str, Any]) -> TransactionReceipt:

@@ -17,6 +17,7 @@ from sparewatt.chain.client import ChainClient
 from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.core.log import Logger
 from sparewatt.evm.contract_abi import Contracts
+from sparewatt.evm.log_reader import with_block_times
 from sparewatt.evm.model import BlockHeader, ChainIdentity, RawLog, hex_of
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.chain import BlockRef, ChainIndexRow, ChainStore
@@ -38,6 +39,8 @@ class ChainFollower:
     contracts: Contracts
     start_block: int = 0
     """The block of the first contract: there is nothing of ours before it."""
+    depth: int | None = None
+    """Blocks, its own included, after which an event moves money; for the gateways, which read it from the index."""
     reorg_count: int = field(default=0, init=False)
     _batch_blocks: int = field(default=BLOCKS_PER_BATCH, init=False)
 
@@ -56,6 +59,8 @@ class ChainFollower:
         same = index is not None and dict(index.contracts) == self.contracts.addresses
         if rebuild or not same:
             await self._start_index(identity)
+        if self.depth is not None:
+            await self.store.set_depth(self.depth)
 
     async def step(self) -> bool:
         """Index one batch, or roll back once. True if there is more to do."""
@@ -109,7 +114,7 @@ class ChainFollower:
         if logs is None or not await self._are_of_blocks(logs, headers):
             return True
         blocks: list[BlockRef] = [(header.number, header.hash) for header in headers]
-        events = self.contracts.decode_logs(logs)
+        events = self.contracts.decode_logs(await with_block_times(self.client, logs, headers))
         await self.store.advance_index(index.version, to=blocks[-1], head=head.number, blocks=blocks, events=events)
         return last < head.number
 

@@ -102,7 +102,7 @@ class ChainWorker:
         settings, client, store = self._settings, self._client, self._database.chain
         record = await self._deployed()
         contracts = shipped_contracts(record)
-        follower = ChainFollower(client, store, contracts, start_block=record.start_block)
+        follower = ChainFollower(client, store, contracts, start_block=record.start_block, depth=settings.depth)
         await follower.begin()
         await store.set_problem(None)
         if settings.ready_file is not None:

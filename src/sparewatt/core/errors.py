@@ -58,6 +58,7 @@ SparewattError                      code                     status  retry
 ├── ShuttingDown                    shutting_down              503    yes
 ├── FirstTokenTimeout               first_token_timeout        504    yes
 ├── ChainError                      (between this gateway and the chain)
+│   ├── NoChain                     no_chain                   409    no     (the network runs without one)
 │   ├── ChainReverted               chain_reverted             422    no     (a contract reverted; `reason` says why)
 │   ├── ChainRateLimited            chain_rate_limited         429    yes    (the gateway's proxy to the chain)
 │   ├── ChainRefused                chain_refused              502    no     (the RPC node refused the call)
@@ -296,6 +297,16 @@ class FirstTokenTimeout(SparewattError, code="first_token_timeout", status=504, 
 
 
 class ChainError(SparewattError, code="chain_error"): ...
+
+
+class NoChain(ChainError, code="no_chain", status=409):
+    """The network runs without a chain, so there is no `what` on it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} needs a chain, and this network has none. Its operator can give it one: 'sparewatt up' without "
+            "--no-chain, or a gateway with --chain-url."
+        )
 
 
 class ChainReverted(ChainError, code="chain_reverted", status=422):

@@ -22,6 +22,7 @@ from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
 from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
 from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
+from sparewatt.leasing.market_index import FOLLOW_S
 from sparewatt.machine.free_memory import release_free_memory
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.ledger import retention_start
@@ -87,6 +88,8 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("tidy", 3600.0, partial(_tidy, services)),
         Chore("memory", MEMORY_S, MemoryRelease(services).run),
     ]
+    if services.market.has_chain:
+        chores.append(Chore("market", FOLLOW_S, services.market.follow))
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
     if certificate is not None:

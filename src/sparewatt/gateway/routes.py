@@ -18,6 +18,7 @@ from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
 from sparewatt.api.leases.providers import ProviderEndpoints
+from sparewatt.api.market.market import MarketEndpoints
 from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
@@ -111,12 +112,14 @@ def _network_groups(services: Services) -> list[object]:
             clock=clock,
             signup_mode=services.settings.signup_mode,
             has_billing=services.settings.billing,
+            has_chain=services.market.has_chain,
             is_development=services.settings.development,
         ),
         HistoryEndpoints(store=database.history, public_limiter=services.public_limits.published, clock=clock),
         DryRunEndpoints(inference=services.inference, explanations=services.explanations, books=books, clock=clock),
         MatchEndpoints(explanations=services.explanations),
         MarketTableEndpoints(public_limiter=services.public_limits.published),
+        MarketEndpoints(limiter=services.auth, market=services.market),
     ]
 
 

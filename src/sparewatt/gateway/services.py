@@ -57,6 +57,7 @@ from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService
+from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.leasing.node_keys import NodeKeyRequests
 from sparewatt.leasing.provider_service import ProviderService
 from sparewatt.ledger.chain_request_client import ChainRequestClient
@@ -124,6 +125,7 @@ class Services:
         )
         self._make_accounts()
         self._make_providers(node_links)
+        self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
         self._make_inference(node_links, own_hosts(settings, port=port, link_port=self.slot.link_port))
         self._make_telemetry(node_links)
         cache = IdempotencyCache()
@@ -192,6 +194,7 @@ class Services:
             claim=self.money.claim,
             specs_of=specs_of,
             is_test_money=self.settings.development,
+            has_chain=self.settings.chain_url is not None,
         )
 
     def _make_inference(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:

@@ -19,6 +19,7 @@ from sparewatt.core.errors import (
     InsufficientCredits,
     InvalidField,
     LeasesOff,
+    NoChain,
     NotOwner,
     ProviderNotFound,
     RateLimited,
@@ -84,6 +85,7 @@ class ProviderService:
     """What a node reports; None for one that is not known here."""
     is_test_money: bool
     """Whether free credits count as money on the chain."""
+    has_chain: bool = True
 
     # reads
 
@@ -238,6 +240,8 @@ class ProviderService:
     # chain requests
 
     async def _require_chain(self) -> ChainIndexRow:
+        if not self.has_chain:
+            raise NoChain("A provider of leases")
         index = await self.database.chain.index()
         if index is None or REGISTRY not in index.contracts:
             raise ChainUnavailable("The network's chain is not up yet. 'sparewatt chain status' tells more.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, InvalidField, UnprocessableContent
+from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, InvalidField, NoChain, UnprocessableContent
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.chain_request_client import ChainRequestClient
@@ -129,7 +129,9 @@ def adapters_for(*, development: bool, chain: DepositAdapter | None = None) -> d
 
 
 def adapter_named(name: str, adapters: Mapping[str, DepositAdapter]) -> DepositAdapter:
-    """Raises InvalidField with the names of those that exist."""
+    """Raises InvalidField with the names of those that exist, NoChain for the chain's on a network without one."""
+    if name == CHAIN_ADAPTER and name not in adapters:
+        raise NoChain("A deposit by chain")
     if name not in adapters:
         known = ", ".join(sorted(adapters)) or "none so far; ask its operator for credits"
         raise InvalidField(f"This network takes no deposits by {name[:40]!r}. Known: {known}.", param="adapter")

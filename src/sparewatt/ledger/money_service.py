@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sparewatt.core.errors import ChainUnavailable
+from sparewatt.core.errors import NoChain
 from sparewatt.core.ids import AccountId
 from sparewatt.core.log import Logger
 from sparewatt.core.money import format_usd
@@ -33,9 +33,9 @@ class MoneyService:
     """The time between two payout batches."""
 
     async def claim(self, account_id: AccountId) -> None:
-        """Claim everything that the account has earned on the chain. Raises ChainUnavailable without one."""
+        """Claim everything that the account has earned on the chain. Raises NoChain without one."""
         if self.on_chain is None:
-            raise ChainUnavailable("This network has no chain.")
+            raise NoChain("A claim of what was earned")
         await self.on_chain.claim(account_id)
 
     async def run_chores(self) -> None:

@@ -89,6 +89,7 @@ class LocalChain:
     async def _start(self, stack: AsyncExitStack) -> DeployedChain | None:
         """None, after a line for the user, if the chain cannot be started. `stack` stops anvil."""
         if self.plan is None:
+            self.notify("No chain (--no-chain): answers and credits work; leases, and payouts on a chain, are off.")
             return None
         try:
             await self._ensure_packages()

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparewatt.core.errors import InvalidField, UnsupportedParameter
-from sparewatt.market.rule import PPM, PRICE_UUSD_END
 from sparewatt.policy.fields import given_fields
 from sparewatt.policy.gpus import GPU_CLASSES
 from sparewatt.policy.market_ids import (
@@ -29,6 +28,7 @@ from sparewatt.policy.market_ids import (
 from sparewatt.policy.model import NameFilter, Policy, Range
 from sparewatt.policy.regions import COUNTRIES
 from sparewatt.policy.zones import ZONES_MAX, distances_from
+from sparewatt.protocol.contracts.message_ranges import PPM, PRICE_UUSD_END
 
 NANO_PER_MICRO = 1_000
 LATENCY_VALUE_DEFAULT = 500

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.protocol.contracts.match import (
@@ -24,32 +23,12 @@ from sparewatt.protocol.contracts.match import (
     Task,
 )
 from sparewatt.protocol.contracts.merkle import MerkleTree, merkle_tree
+from sparewatt.protocol.contracts.message_ranges import LATENCY_VALUE_END, PPM, PRICE_UUSD_END, ZONES
+from sparewatt.protocol.contracts.reasons import BidStatus
 from sparewatt.protocol.signing import keccak256
 from sparewatt.protocol.typed_message import struct_hash
 
-PPM = 10**6
-PRICE_UUSD_END = 1 << 40
-LATENCY_VALUE_END = 1 << 20
-ZONES = 32
 SECOND_SCORE = 1
-
-
-class BidStatus(IntEnum):
-    """0, or the code of the first check that failed."""
-
-    ELIGIBLE = 0
-    OVER_MAX_PRICE = 1
-    COUNTRY = 2
-    TIER = 3
-    GPU_MODEL = 4
-    GPU_CLASS = 5
-    VRAM = 6
-    GPU_UNITS = 7
-    COMPLIANCE = 8
-    UPTIME = 9
-    REPUTATION = 10
-    NOT_IN_ONLY = 11
-    IGNORED = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Signatures: secp256k1 keys, Ethereum addresses and EIP-712 typed data.
 
-A node or account is named by the address of its key. The structs that are signed here have plain members and arrays of
-them, never nested structs. A signature is 65 bytes (r, s, v) with the low s, so each message has exactly one valid
+A node or account is named by the address of its key. A member of a struct is a plain value, an array of them, or the
+hash of a nested struct. A signature is 65 bytes (r, s, v) with the low s, so each message has exactly one valid
 signature per key.
 """
 
@@ -80,8 +80,8 @@ def _encode_value(member: StructMember) -> bytes:
             return _hash_text(text)
         case "bytes", bytes(data):
             return keccak256(data)
-        case "bytes32", bytes(data) if len(data) == 32:
-            return data
+        case kind, bytes(data) if len(data) == 32 and (kind == "bytes32" or kind[:1].isupper()):
+            return data  # with a capital: a nested struct, as its hash
         case "address", str(address) if _ADDRESS.fullmatch(address):
             return bytes.fromhex(address[2:]).rjust(32, b"\0")
         case kind, int(number) if (bits := _UINT.fullmatch(kind)) and 0 <= number < 1 << int(bits[1]):
@@ -91,14 +91,15 @@ def _encode_value(member: StructMember) -> bytes:
     raise ValueError(f"{member.name} does not fit the type {member.type}")
 
 
-def hash_struct(name: str, members: Sequence[StructMember]) -> bytes:
-    type_text = f"{name}({','.join([f'{member.type} {member.name}' for member in members])})"
+def hash_struct(name: str, members: Sequence[StructMember], *, nested_types: str = "") -> bytes:
+    """`nested_types`: the type strings of the structs that members refer to, sorted by name."""
+    type_text = f"{name}({','.join([f'{member.type} {member.name}' for member in members])}){nested_types}"
     return keccak256(_hash_text(type_text) + b"".join([_encode_value(member) for member in members]))
 
 
-def typed_digest(domain: Domain, name: str, members: Sequence[StructMember]) -> bytes:
+def typed_digest(domain: Domain, name: str, members: Sequence[StructMember], *, nested_types: str = "") -> bytes:
     """The 32 bytes that are signed (EIP-712)."""
-    return keccak256(b"\x19\x01" + domain.separator() + hash_struct(name, members))
+    return keccak256(b"\x19\x01" + domain.separator() + hash_struct(name, members, nested_types=nested_types))
 
 
 class SigningKey:
@@ -121,8 +122,17 @@ class SigningKey:
     def read(cls, path: Path) -> SigningKey:
         return cls(bytes.fromhex(path.read_text().strip()))
 
+    @property
+    def public_key(self) -> bytes:
+        """33 bytes, compressed."""
+        return self._key.public_key.format()
+
     def secret_hex(self) -> str:
         return self._key.to_hex()
+
+    def shared_secret(self, public_key: bytes) -> bytes:
+        """ECDH: the x coordinate of the shared point. Raises ValueError if `public_key` is none."""
+        return PublicKey(public_key).multiply(self._key.secret).format()[1:]
 
     def sign(self, digest: bytes) -> bytes:
         signature = self._key.sign_recoverable(digest, hasher=None)
@@ -131,15 +141,23 @@ class SigningKey:
 
 def recover_address(digest: bytes, signature: bytes) -> NodeId:
     """The signer's address. Raises BadSignature for anything but the one valid form."""
+    return _address_of(_recover(digest, signature))
+
+
+def recover_public_key(digest: bytes, signature: bytes) -> bytes:
+    """The signer's key, compressed: what a secret is sealed to. Raises BadSignature as `recover_address` does."""
+    return _recover(digest, signature).format()
+
+
+def _recover(digest: bytes, signature: bytes) -> PublicKey:
     if len(signature) != 65 or signature[64] not in (27, 28):
         raise BadSignature("A signature has 65 bytes and ends in 27 or 28.")
     if int.from_bytes(signature[32:64], "big") > _CURVE_ORDER // 2:
         raise BadSignature("The signature's s is not the low one.")
     try:
-        public = PublicKey.from_signature_and_message(signature[:64] + bytes([signature[64] - 27]), digest, hasher=None)
+        return PublicKey.from_signature_and_message(signature[:64] + bytes([signature[64] - 27]), digest, hasher=None)
     except ValueError:
         raise BadSignature("The signature belongs to no key.") from None
-    return _address_of(public)
 
 
 def _address_of(public: PublicKey) -> NodeId:

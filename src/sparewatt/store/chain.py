@@ -131,6 +131,7 @@ class ChainStore(Store):
             if await connection.fetchrow(sql("move_chain_index"), version, *to, head) is None:
                 return False
             await connection.execute(sql("remove_chain_events_above"), to[0])
+            await connection.execute(sql("note_events_removed"), to[0])
             await connection.execute(sql("remove_chain_blocks_above"), to[0])
             await connection.execute(sql("reopen_outbox_above"), to[0])
             await connection.execute(sql("rewind_chain_readers"), to[0])
@@ -139,6 +140,10 @@ class ChainStore(Store):
     async def reopen_all(self) -> None:
         """After a reorg deeper than the stored blocks: every transaction is in flight again."""
         await self._pool.execute("reopen_outbox_above", -1)
+
+    async def set_depth(self, depth: int) -> None:
+        """Tell the gateways how deep an event must be before it moves money."""
+        await self._pool.execute("set_chain_depth", depth)
 
     async def recent_blocks(self) -> list[BlockRef]:
         """Newest first."""
@@ -312,7 +317,7 @@ def _signed_values(signed: SignedTransaction) -> tuple[bytes, bytes, int, int]:
 
 def _columns(events: Sequence[ChainEvent]) -> list[list[Any]]:
     """One list per column of the INSERT."""
-    plain = ("block_number", "log_index", "block_hash", "tx_hash", "ordinal", "contract", "event")
+    plain = ("block_number", "log_index", "block_hash", "tx_hash", "ordinal", "contract", "event", "unix_s")
     return [
         *([getattr(event, name) for event in events] for name in plain),
         [json.dumps(dict(event.args)) for event in events],

@@ -26,6 +26,7 @@ from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.ledger import LedgerStore, to_columns
+from sparewatt.store.market_events import MarketEventStore
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
 from sparewatt.store.node_timings import NodeTimingStore
@@ -107,6 +108,7 @@ class Database:
         self.chain_requests = ChainRequestStore(pool)
         self.chain_restarts = ChainRestartStore(pool)
         self.history = HistoryStore(pool)
+        self.market_events = MarketEventStore(pool)
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)
         self.node_results = NodeResultStore(pool)

@@ -31,6 +31,24 @@ def leaf_hash(leaf: match_rule.BidLeaf) -> bytes32:
 
 @external
 @pure
+def task_hash(task: match_rule.Task) -> bytes32:
+    return match_rule._task_hash(task)
+
+
+@external
+@pure
+def bid_id(order_id: bytes32, attempt: uint32, leaf: match_rule.BidLeaf) -> bytes32:
+    return match_rule._bid_id(order_id, attempt, leaf)
+
+
+@external
+@pure
+def bid_commit_hash(order_id: bytes32, attempt: uint32, provider: address, bid_id: bytes32) -> bytes32:
+    return match_rule._commit_hash(order_id, attempt, provider, bid_id)
+
+
+@external
+@pure
 def vote_hash(task: match_rule.Task, round: uint32) -> bytes32:
     return match_rule._vote_hash(task, round)
 

@@ -270,6 +270,7 @@ NETWORK_OVERVIEW = {
     "at": 100.0,
     "signup": "open",
     "billing": True,
+    "chain": True,
     "development": False,
     "totals": {**NODE_TOTALS, "first_token_ms": 210},
     "regions": [],

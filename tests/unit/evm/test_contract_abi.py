@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
+from sparewatt.chain.contracts import shipped_artifacts
 from sparewatt.core.errors import ContractsMissing
-from sparewatt.evm.contract_abi import AbiEntry, AbiParam, Artifact, Contract, Contracts
+from sparewatt.evm.abi_codec import abi_type
+from sparewatt.evm.contract_abi import AbiEntry, AbiParam, Artifact, Contract, Contracts, shipped_abis
 from sparewatt.evm.model import RawLog, bytes_of, hex_of
 
 ADDRESS, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
@@ -113,3 +119,45 @@ def test_events_are_numbered_within_their_transaction_whatever_the_order_they_ca
 def test_a_contract_that_is_not_deployed_is_named_with_the_command_that_deploys_it() -> None:
     with pytest.raises(ContractsMissing, match=r"'settlement' is not deployed .* chain deploy"):
         Contracts({}, {})["settlement"]
+
+
+def test_a_log_with_too_few_or_too_many_topics_is_no_event() -> None:
+    data = bytes(WORD)
+    assert TOKEN.decode_log(a_log(TRANSFER, padded(ADDRESS), data=data), ordinal=0) is None
+    assert TOKEN.decode_log(a_log(TRANSFER, *[padded(ADDRESS)] * 3, data=data), ordinal=0) is None
+
+
+def test_the_shipped_abis_are_those_of_the_artifacts() -> None:
+    """Every function and event, and no bytecode: a reader of the chain deploys nothing."""
+    artifacts, readers = shipped_artifacts(), shipped_abis()
+    assert set(readers) == set(artifacts)
+    for name, artifact in artifacts.items():
+        assert [entry for entry in artifact.abi if entry.type != "constructor"] == list(readers[name].abi)
+        assert readers[name].bytecode == "0x"
+
+
+def test_every_shipped_event_and_function_has_types_that_the_codec_knows() -> None:
+    for artifact in shipped_abis().values():
+        for entry in artifact.abi:
+            for param in (*entry.inputs, *entry.outputs):
+                assert abi_type(param.canonical_type()) is not None
+
+
+def test_reading_the_chain_imports_nothing_of_web3() -> None:
+    """A node and a validator install none of it."""
+    script = (
+        "import sys, pkgutil, importlib, sparewatt.evm\n"
+        "[importlib.import_module(f'sparewatt.evm.{m.name}') for m in pkgutil.iter_modules(sparewatt.evm.__path__)]\n"
+        "import sparewatt.market.chain_view\n"
+        "print([m for m in sys.modules if m.split('.')[0] in "
+        "{'web3', 'eth_abi', 'eth_account', 'eth_typing', 'rlp', 'asyncpg'} or m.startswith('sparewatt.chain')])"
+    )
+    path = os.pathsep.join(sys.path)
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert found.stdout.strip() == "[]"

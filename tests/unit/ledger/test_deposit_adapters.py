@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sparewatt.core.errors import InvalidField
+from sparewatt.core.errors import InvalidField, NoChain
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.deposit_adapters import (
     CHAIN_ADAPTER,
     TEST_ADAPTER,
     TestMoneyAdapter,
+    adapter_named,
     adapters_for,
     claim_request,
     deposit_request,
@@ -49,3 +50,10 @@ def test_a_network_takes_deposits_by_the_rails_that_it_has() -> None:
     assert set(adapters_for(development=True, chain=rail)) == {TEST_ADAPTER, CHAIN_ADAPTER}
     assert set(adapters_for(development=False, chain=rail)) == {CHAIN_ADAPTER}
     assert adapters_for(development=False) == {}
+
+
+def test_a_deposit_by_chain_on_a_network_without_one_says_so() -> None:
+    with pytest.raises(NoChain, match="A deposit by chain needs a chain"):
+        adapter_named(CHAIN_ADAPTER, adapters_for(development=True))
+    with pytest.raises(InvalidField, match="Known: test"):
+        adapter_named("card", adapters_for(development=True))

@@ -7,7 +7,7 @@ import pytest
 
 from sparewatt.core.errors import BadRequest, InvalidField, UnsupportedParameter
 from sparewatt.market.order_filters import LATENCY_VALUE_DEFAULT, OrderFilters, order_filters, rtt_row
-from sparewatt.market.rule import BidStatus, status_of
+from sparewatt.market.rule import status_of
 from sparewatt.policy.fields import FIELDS
 from sparewatt.policy.market_ids import (
     COMPLIANCE_ID,
@@ -23,6 +23,7 @@ from sparewatt.policy.market_ids import (
 from sparewatt.policy.parser import read_line
 from sparewatt.policy.zones import ZONE_ID
 from sparewatt.protocol.contracts.match import OrderTerms, Profile
+from sparewatt.protocol.contracts.reasons import BidStatus
 
 PROVIDER = "0x" + "ab" * 20
 PRICE_UUSD = 2_000_000

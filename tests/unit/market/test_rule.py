@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.market.rule import (
-    PPM,
-    PRICE_UUSD_END,
     BidBook,
-    BidStatus,
     awards_of,
     book_of,
     leaf_of,
@@ -25,6 +22,8 @@ from sparewatt.market.rule import (
     task_of,
 )
 from sparewatt.protocol.contracts.match import NO_LEAF, NO_PROVIDER, Bid, BidLeaf, OrderTerms, Profile
+from sparewatt.protocol.contracts.message_ranges import PPM, PRICE_UUSD_END
+from sparewatt.protocol.contracts.reasons import BidStatus
 
 ORDER = b"\7" * 32
 ANY = OrderTerms(

@@ -14,8 +14,10 @@ from sparewatt.protocol.signing import (
     Domain,
     SigningKey,
     StructMember,
+    hash_struct,
     keccak256,
     recover_address,
+    recover_public_key,
     typed_digest,
 )
 from tests.unit.protocol.oracle import Account, SignableMessage, encode_typed_data
@@ -234,3 +236,24 @@ def test_a_keys_text_does_not_show_its_secret() -> None:
 def test_a_value_that_does_not_fit_its_type_is_not_signed(field: StructMember) -> None:
     with pytest.raises(ValueError, match="does not fit"):
         typed_digest(Domain("d", "1"), "T", [field])
+
+
+def test_a_nested_struct_enters_as_its_hash_and_its_type_text() -> None:
+    inner = hash_struct("Row", [StructMember("uint8", "zone", 3)])
+    rows = StructMember("Row[]", "rows", (inner,))
+    text = b"Rows(Row[] rows)Row(uint8 zone)"
+    assert hash_struct("Rows", [rows], nested_types="Row(uint8 zone)") == keccak256(keccak256(text) + keccak256(inner))
+    with pytest.raises(ValueError, match="rows does not fit"):
+        hash_struct("Rows", [StructMember("Row[]", "rows", (b"short",))])
+
+
+def test_a_public_key_is_recovered_from_its_signature() -> None:
+    digest = keccak256(b"a commit")
+    assert recover_public_key(digest, KEY.sign(digest)) == KEY.public_key
+    with pytest.raises(BadSignature):
+        recover_public_key(digest, KEY.sign(digest)[:64])
+
+
+def test_a_shared_secret_needs_a_public_key() -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        KEY.shared_secret(bytes(33))

@@ -31,6 +31,8 @@ def types_of(kind: type[TypedMessage]) -> dict[str, str]:
 
 
 def value_of(solidity: str, which: str) -> Any:
+    if solidity == "Observation":
+        return message_of(match.Observation, which)
     if solidity.endswith("[]"):
         count = {"min": 0, "max": 8, "typical": 2}[which]
         return tuple(value_of(solidity[:-2], which) for _ in range(count))
@@ -50,16 +52,29 @@ def camel(name: str) -> str:
     return first + "".join(part.title() for part in rest)
 
 
+def members_as_dicts(kind: type[TypedMessage]) -> list[dict[str, str]]:
+    return [{"name": camel(name), "type": solidity} for name, solidity in types_of(kind).items()]
+
+
+def as_dict(message: TypedMessage) -> dict[str, Any]:
+    return {camel(name): plain(getattr(message, name)) for name in types_of(type(message))}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return as_dict(value) if isinstance(value, TypedMessage) else value
+
+
 @pytest.mark.parametrize("which", ["min", "max", "typical"])
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_a_messages_digest_is_the_one_ethereum_makes(kind: type[TypedMessage], which: str) -> None:
     message = message_of(kind, which)
-    fields = [{"name": camel(name), "type": solidity} for name, solidity in types_of(kind).items()]
-    values = {camel(name): list(v) if isinstance(v := getattr(message, name), tuple) else v for name in types_of(kind)}
+    nested: list[type[TypedMessage]] = [match.Observation] if kind is match.Observations else []
     signable = encode_typed_data(
         domain_data={"name": "Sparewatt", "version": "1", "chainId": 31337, "verifyingContract": CONTRACT},
-        message_types={kind.struct_name or kind.__name__: fields},
-        message_data=values,
+        message_types={each.struct_name or each.__name__: members_as_dicts(each) for each in (kind, *nested)},
+        message_data=as_dict(message),
     )
     oracle = keccak256(b"\x19" + signable.version + signable.header + signable.body)
     assert message_digest(DOMAIN, message) == oracle
@@ -88,6 +103,8 @@ def test_one_changed_bit_is_another_message(kind: type[TypedMessage]) -> None:
 
 def flipped(solidity: str, value: Any) -> list[Any]:
     """A few one-bit neighbours of a value: the first, the last and one between."""
+    if solidity == "Observation":
+        return [dataclasses.replace(value, zone=bent) for bent in flipped("uint8", value.zone)]
     if solidity.endswith("[]"):
         return [(bent, *value[1:]) for bent in flipped(solidity[:-2], value[0])]
     if solidity == "address":
@@ -106,3 +123,9 @@ def flipped(solidity: str, value: Any) -> list[Any]:
 def test_another_chain_or_contract_is_another_message(other: Any) -> None:
     vote = match.Vote(b"\1" * 32, 0, 0, b"\2" * 32)
     assert message_digest(other, vote) != message_digest(DOMAIN, vote)
+
+
+def test_a_call_takes_nested_messages_as_tuples() -> None:
+    row = match.Observation(CONTRACT, 1, 2, 3)
+    assert match.Observations(7, 8, (row,)).values() == (7, 8, ((CONTRACT, 1, 2, 3),))
+    assert match.Observations(7, 8, ()).values() == (7, 8, ())

@@ -9,12 +9,15 @@ export type FailureCauseName = "backend_broke" | "backend_error" | "backend_time
 export type HistoryKind = "error" | "model" | "network";
 export type HistorySpan = "1h" | "24h" | "30d";
 export type JobStateName = "cancelled" | "done" | "failed";
+export type LeaseStateName = "active" | "closed" | "paused" | "pending" | "unplaced" | "vacant";
 export type LimitReset = "daily" | "monthly" | "weekly";
 export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
+export type OrderStateName = "closed" | "expired" | "matched" | "open" | "unmatched";
 export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
 export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
+export type RegistryStatusName = "active" | "left" | "maintenance" | "registered" | "suspended";
 export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
 export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
 export type RoleName = "operator" | "owner" | "user";
@@ -809,6 +812,106 @@ export interface LogoutResult {
   logged_out: boolean;
 }
 
+/** A lease has the id of its order. */
+export interface MarketLease {
+  id: string;
+  renter: string;
+  state: LeaseStateName;
+  provider: string | null;
+  term: number;
+  position: number;
+  hourly_usd: string;
+  deposit_usd: string;
+  locked_usd: string;
+  created_at: number;
+  confirm_by: number;
+  running_since: number | null;
+  ends_at: number | null;
+  paused_at: number | null;
+  may_close_at: number | null;
+  hand_over_reason: string | null;
+  closed_at: number | null;
+  close_reason: string | null;
+  final: boolean;
+}
+
+export interface MarketLeaseList {
+  latest_block: number;
+  final_block: number;
+  object: "list";
+  data: MarketLease[];
+  next: string | null;
+}
+
+export interface MarketOrder {
+  id: string;
+  renter: string;
+  state: OrderStateName;
+  reason: string | null;
+  attempt: number;
+  max_attempts: number;
+  created_at: number;
+  opened_at: number;
+  expires_at: number;
+  gpu_units: number;
+  gpu_models: number;
+  min_vram_gb: number;
+  max_hourly_usd: string;
+  duration_s: number;
+  only: string[];
+  deposit_usd: string;
+  spec_hash: string;
+  policy_hash: string;
+  stake_version: number;
+  snapshot_epoch: number;
+  candidates: string[];
+  failed: string[];
+  lease: MarketLease | null;
+  final: boolean;
+}
+
+export interface MarketOrderList {
+  latest_block: number;
+  final_block: number;
+  object: "list";
+  data: MarketOrder[];
+  next: string | null;
+}
+
+export interface MarketProvider {
+  id: string;
+  node_key: string | null;
+  status: RegistryStatusName;
+  registered_at: number;
+  country: number;
+  zone: number;
+  tier: number;
+  gpu_model: number;
+  gpu_units: number;
+  price_hint_usd: string;
+  attested: number;
+  free_usd: string;
+  locked_usd: string;
+  unbonding_usd: string;
+  final: boolean;
+}
+
+export interface MarketProviderList {
+  latest_block: number;
+  final_block: number;
+  object: "list";
+  data: MarketProvider[];
+  next: string | null;
+}
+
+/** The table of providers that validators agreed on last. */
+export interface MarketSnapshot {
+  epoch: number;
+  root: string;
+  count: number;
+  posted_at: number;
+}
+
 /** The ids that masks and claims on chain consist of. An id never changes its meaning; 0 is none or unknown. */
 export interface MarketTables {
   countries: TableEntry[];
@@ -817,6 +920,28 @@ export interface MarketTables {
   gpu_classes: TableEntry[];
   tiers: TableEntry[];
   compliance: CompliancePair[];
+}
+
+export interface MarketValidator {
+  id: string;
+  vote_key: string;
+  url: string;
+  weight_usd: string;
+  stake_usd: string;
+  pending_usd: string;
+  unbonding_usd: string;
+  slashed_usd: string;
+  jailed: boolean;
+}
+
+export interface MarketValidatorList {
+  latest_block: number;
+  final_block: number;
+  object: "list";
+  stake_version: number;
+  total_usd: string;
+  snapshot: MarketSnapshot | null;
+  data: MarketValidator[];
 }
 
 /** One node's attempt at a job. Times are milliseconds since the request arrived. */
@@ -989,6 +1114,7 @@ export interface NetworkOverview {
   at: number;
   signup: "closed" | "invite" | "open";
   billing: boolean;
+  chain: boolean;
   development: boolean;
   totals: NetworkTotals;
   regions: RegionNodes[];

@@ -23,6 +23,15 @@ export function EmptyState({ title, children }: { title: string; children?: Reac
   );
 }
 
+/** Says that the network runs without a chain, and what is off because of it. */
+export function NoChain({ what }: { what: string }) {
+  return (
+    <p className="text-muted" data-testid="no-chain">
+      {what} need a chain, and this network has none. Its operator can give it one: sparewatt up without --no-chain, or a gateway with --chain-url.
+    </p>
+  );
+}
+
 export function Loading() {
   return <p className="p-6 text-muted">Loading …</p>;
 }

@@ -1,10 +1,10 @@
 import { useMemo } from "react";
 import { Link } from "wouter";
-import { useEarnings, useEarningsSummary } from "@/api/queries";
+import { useEarnings, useEarningsSummary, useNetwork } from "@/api/queries";
 import type { EarningsGroup } from "@/api/schema";
 import { BarRow } from "@/components/BarRow";
 import { DataTable, type Column } from "@/components/DataTable";
-import { EmptyState, ErrorNotice } from "@/components/Notice";
+import { EmptyState, ErrorNotice, NoChain } from "@/components/Notice";
 import { Page, Section } from "@/components/Page";
 import { SegmentedControl } from "@/components/SegmentedControl";
 import { Stat, Stats } from "@/components/Stat";
@@ -18,6 +18,7 @@ const GROUPINGS = ["day", "model", "node"] as const;
 export default function Earnings() {
   const [by, setBy] = useQueryChoice("by", GROUPINGS);
   const [summary, days, groups] = [useEarningsSummary(), useEarnings("day"), useEarnings(by)];
+  const network = useNetwork();
   const power = usePowerSettings();
   const money = summary.data?.data;
   const nodes = money?.nodes ?? [];
@@ -58,6 +59,7 @@ export default function Earnings() {
       </Stats>
       {money && (
         <Section title="Where the money is">
+          {network.data && !network.data.chain && <NoChain what="Payouts" />}
           <Stats>
             <Stat name="Pending" hint="Earned, and in no payout batch yet">
               {usd(money.pending_usd)}

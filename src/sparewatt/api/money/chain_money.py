@@ -14,7 +14,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.api.money.credits import amount_of, reference_of
 from sparewatt.api.money.statements import AccountFinder, amounts
-from sparewatt.core.errors import ChainUnavailable
+from sparewatt.core.errors import NoChain
 from sparewatt.core.ids import AccountId
 from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_json
@@ -80,5 +80,5 @@ class ChainMoneyEndpoints:
 
     def _require_chain(self) -> ChainCreditService:
         if self.chain is None:
-            raise ChainUnavailable("This network has no chain: its credits cannot be withdrawn.")
+            raise NoChain("Money on a chain")
         return self.chain

@@ -14,7 +14,7 @@ from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.api.endpoint import Reply, endpoint
 from sparewatt.api.money.statements import AccountFinder, read_page, select_account
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainUnavailable, InvalidField, NotFound
+from sparewatt.core.errors import InvalidField, NoChain, NotFound
 from sparewatt.core.money import format_usd
 from sparewatt.edge.bodies import read_json
 from sparewatt.edge.middleware import context_of
@@ -64,7 +64,7 @@ class PayoutEndpoints:
         """Claim what an account earned, as far as it is on the chain. It goes to the account's own address."""
         account = await select_account(request, principal, self.accounts)
         if self.on_chain is None:
-            raise ChainUnavailable("This network has no chain: what was earned stays in its books.")
+            raise NoChain("A claim of what was earned")
         claims = await self.on_chain.claim(account)
         waiting_micro, _, claimed_micro = await self.payouts.payout_totals(account)
         return PayoutClaimList(

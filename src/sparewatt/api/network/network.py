@@ -38,6 +38,7 @@ class NetworkEndpoints:
     clock: Clock
     signup_mode: SignupMode
     has_billing: bool
+    has_chain: bool
     is_development: bool
 
     @endpoint("GET /v1/network", access="public")
@@ -50,6 +51,7 @@ class NetworkEndpoints:
             at=self.clock.unix_s(),
             signup=self.signup_mode,
             billing=self.has_billing,
+            chain=self.has_chain,
             development=self.is_development,
             totals=self.totals(),
             regions=_regions(states),

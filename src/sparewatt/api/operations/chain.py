@@ -18,7 +18,7 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal, Scope, require_scope
 from sparewatt.api.endpoint import RequestLimiter, endpoint
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainRateLimited, ChainUnavailable, InvalidField, InvalidJson
+from sparewatt.core.errors import ChainRateLimited, ChainUnavailable, InvalidField, InvalidJson, NoChain
 from sparewatt.core.limits import CHAIN_CALL_S, KEYS_MAX, KIB, MIB
 from sparewatt.edge.bodies import read_body
 from sparewatt.edge.middleware import context_of
@@ -39,7 +39,7 @@ CHAIN_RPC_PER_S = 20.0
 """Calls per second of one key in the long run: a follower needs two."""
 CHAIN_RPC_BURST = 200
 """Calls of one key at once after a pause: a node that catches up."""
-_NO_CHAIN = "This network has no chain. Its operator can give it one: 'sparewatt up' without --no-chain, or CHAIN_URL."
+_ALL_OF_IT = "The market of leases, with deposits and payouts,"
 
 ALLOWED_METHODS = frozenset(
     {
@@ -139,7 +139,7 @@ class ChainEndpoints:
             events=await self.store.count_events() if index else 0,
             outbox=await self.store.count_outbox(),
             payout_roots=describe_roots(await self.payouts.root_status()) if index else None,
-            note=await self.store.problem() if self.chain_url else _NO_CHAIN,
+            note=await self.store.problem() if self.chain_url else NoChain(_ALL_OF_IT).message,
         )
 
     @endpoint(f"POST {RPC_PATH}", access="identified", body=JsonRpcCall, reply=JsonRpcReply | list[JsonRpcReply])
@@ -152,7 +152,7 @@ class ChainEndpoints:
         """
         self._admit(request, principal)
         if self.chain_url is None:
-            raise ChainUnavailable(_NO_CHAIN)
+            raise NoChain("The JSON-RPC of the network's chain")
         calls, is_batch = read_calls(await read_body(request, limit=CHAIN_RPC_BODY_BYTES_MAX))
         self.rate_limit.take(principal.key_id, len(calls))
         replies = await forward(calls, chain_url=self.chain_url)

@@ -58,6 +58,8 @@ class NetworkOverview(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds."""
     signup: Literal["open", "invite", "closed"]
     billing: bool
+    chain: bool
+    """Whether it has a chain. Without one there are no leases, and no deposits or payouts on a chain."""
     development: bool
     totals: NetworkTotals
     regions: list[RegionNodes]

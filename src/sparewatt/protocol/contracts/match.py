@@ -1,4 +1,4 @@
-"""The signed messages of matching a lease: a renter's terms, providers' bids and validators' votes.
+"""The signed and hashed messages of matching a lease: what is ordered, providers' bids and validators' votes.
 
 Field order, names and widths are the protocol: a change needs a new version of the EIP-712 domain. Prices are µUSD per
 hour for the whole lease. Masks have bit i for id i of the published tables; 0 means any.
@@ -6,7 +6,9 @@ hour for the whole lease. Masks have bit i for id i of the published tables; 0 m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 from sparewatt.protocol.signing import keccak256
 from sparewatt.protocol.typed_message import (
@@ -20,6 +22,7 @@ from sparewatt.protocol.typed_message import (
     Uint32,
     Uint64,
     Uint256,
+    struct_hash,
 )
 
 NO_LEAF = 0xFFFF
@@ -70,6 +73,36 @@ class Profile(TypedMessage):
     compliance: Uint256
     uptime_ppm: Uint32
     reputation_ppm: Uint32
+
+
+class Specification(TypedMessage):
+    """What is ordered. The content document (image, command, ports) is in it by its hash."""
+
+    content_hash: Bytes32
+    gpus: Uint16
+    cpu_milli: Uint32
+    memory_mib: Uint32
+    disk_mib: Uint32
+    egress: Uint8
+    secrets: Uint16
+
+
+class BidTerms(TypedMessage):
+    """The capacity that a bid promises. `down_mbps` and `up_mbps` are as last measured, 0 for unknown."""
+
+    struct_name = "Terms"
+
+    gpus: Uint16
+    gpu_model: Uint8
+    vram_gb: Uint16
+    cpu_milli: Uint32
+    memory_mib: Uint32
+    disk_mib: Uint32
+    disk_kind: Uint8
+    egress: Uint8
+    down_mbps: Uint32
+    up_mbps: Uint32
+    reclaim_s: Uint32
 
 
 class Bid(TypedMessage):
@@ -133,6 +166,34 @@ class Vote(TypedMessage):
     task_hash: Bytes32
 
 
+class Heartbeat(TypedMessage):
+    """A node tells one validator that it lives, and which terms of leases it holds: `held_term` of each, ascending."""
+
+    provider: Address
+    validator: Address
+    challenge: Bytes32
+    seq: Uint64
+    block_number: Uint64
+    held: Bytes32s
+
+
+class Observation(TypedMessage):
+    """What one validator saw of one provider. Zone 255: as claimed."""
+
+    provider: Address
+    uptime_ppm: Uint32
+    reputation_ppm: Uint32
+    zone: Uint8
+
+
+class Observations(TypedMessage):
+    """All observations of one validator in one epoch, ascending by provider."""
+
+    epoch: Uint32
+    height: Uint64
+    rows: Annotated[tuple[Observation, ...], "Observation[]"]
+
+
 class ReputationSnapshot(TypedMessage):
     struct_name = "Snapshot"
 
@@ -183,6 +244,16 @@ def order_id_of(
     """The id of an order and of its lease: a hash over what is ordered, and by which renter."""
     numbers = [chain_id, int(orders, 16), int(renter, 16), renter_nonce]
     return keccak256(b"".join(map(uint256_word, numbers)) + policy_hash + spec_hash)
+
+
+def held_term(lease_id: bytes, term: int) -> bytes:
+    """How a heartbeat names a lease that the node holds."""
+    return keccak256(lease_id + term.to_bytes(4, "big"))
+
+
+def inputs_hash_of(height: int, observations: Iterable[Observations]) -> bytes:
+    """What a snapshot was computed from: its block, and the observations in any order."""
+    return keccak256(height.to_bytes(8, "big") + b"".join(sorted(map(struct_hash, observations))))
 
 
 def uint256_word(number: int) -> bytes:

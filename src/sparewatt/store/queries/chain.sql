@@ -6,12 +6,19 @@ SELECT chain_id, genesis_hash, contracts, start_block, block_number, block_hash,
 INSERT INTO chain_index (chain_id, genesis_hash, contracts, start_block, block_number, block_hash, head_number)
 VALUES ($1, $2, $3::jsonb, $4, $5, $6, $5)
 ON CONFLICT (id) DO UPDATE SET chain_id = $1, genesis_hash = $2, contracts = $3::jsonb, start_block = $4,
-    block_number = $5, block_hash = $6, head_number = $5, version = chain_index.version + 1, updated_at = now()
+    block_number = $5, block_hash = $6, head_number = $5, version = chain_index.version + 1,
+    generation = chain_index.generation + 1, common_block = -1, updated_at = now()
 
 -- name: move_chain_index
 -- Compare-and-set on the version: of two followers, one moves the index.
 UPDATE chain_index SET block_number = $2, block_hash = $3, head_number = $4, version = version + 1, updated_at = now()
 WHERE version = $1 RETURNING version
+
+-- name: note_events_removed
+UPDATE chain_index SET generation = generation + 1, common_block = $1
+
+-- name: set_chain_depth
+UPDATE chain_index SET depth = $1 WHERE depth <> $1
 
 -- name: recent_chain_blocks
 SELECT number, hash FROM chain_blocks ORDER BY number DESC LIMIT $1
@@ -26,11 +33,11 @@ DELETE FROM chain_blocks WHERE number < $1
 
 -- name: insert_chain_events
 -- An event that is stored already is the same one, and stays.
-INSERT INTO chain_events (block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args)
-SELECT new.block_number, new.log_index, new.block_hash, new.tx_hash, new.ordinal, new.contract, new.event,
+INSERT INTO chain_events (block_number, log_index, block_hash, tx_hash, ordinal, contract, event, unix_s, args)
+SELECT new.block_number, new.log_index, new.block_hash, new.tx_hash, new.ordinal, new.contract, new.event, new.unix_s,
     new.args::jsonb
-FROM unnest($1::bigint[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::text[], $7::text[], $8::text[])
-    AS new (block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args)
+FROM unnest($1::bigint[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::text[], $7::text[], $8::bigint[],
+    $9::text[]) AS new (block_number, log_index, block_hash, tx_hash, ordinal, contract, event, unix_s, args)
 ON CONFLICT (block_number, log_index) DO NOTHING
 
 -- name: remove_chain_events_above
@@ -73,7 +80,7 @@ UPDATE chain_readers SET block_number = $1, log_index = 2147483647 WHERE block_n
 
 -- name: chain_events_after
 -- In the chain's order, up to a block.
-SELECT block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args FROM chain_events
+SELECT block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args, unix_s FROM chain_events
 WHERE (block_number, log_index) > ($1, $2) AND block_number <= $3
     AND (contract, event) IN (SELECT * FROM unnest($4::text[], $5::text[]))
 ORDER BY block_number, log_index LIMIT $6
@@ -216,3 +223,13 @@ SELECT state, count(*) AS n FROM chain_outbox GROUP BY state
 
 -- name: count_chain_events
 SELECT count(*) FROM chain_events
+
+-- name: market_events
+-- The index and the next events behind a position, as of one moment: a row without an event if there is none.
+SELECT i.generation, i.common_block, i.start_block, i.block_number AS indexed_block, i.depth,
+    e.block_number, e.log_index, e.block_hash, e.tx_hash, e.ordinal, e.contract, e.event, e.args, e.unix_s
+FROM chain_index i LEFT JOIN LATERAL (
+    SELECT * FROM chain_events
+    WHERE (block_number, log_index) > ($1, $2) AND (contract, event) IN (SELECT * FROM unnest($3::text[], $4::text[]))
+    ORDER BY block_number, log_index LIMIT $5) e ON TRUE
+ORDER BY e.block_number, e.log_index

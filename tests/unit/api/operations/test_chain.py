@@ -146,7 +146,7 @@ def test_a_key_gets_a_burst_then_a_steady_rate_and_another_key_its_own() -> None
 async def test_without_a_chain_the_error_says_how_to_get_one() -> None:
     async with running(make_services()) as client:
         status, answer = await call(client, CALL)
-    assert (status, answer["error"]["code"]) == (503, "chain_unavailable")
+    assert (status, answer["error"]["code"]) == (409, "no_chain")
     assert "--no-chain" in answer["error"]["message"]
 
 

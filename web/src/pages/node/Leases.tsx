@@ -1,20 +1,22 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "@/api/client";
-import { PROVIDERS_PATH, useProviders } from "@/api/queries";
+import { PROVIDERS_PATH, useNetwork, useProviders } from "@/api/queries";
 import type { Provider, ProviderChanged } from "@/api/schema";
 import { Button } from "@/components/Button";
 import { CopyableText } from "@/components/CopyableText";
 import { Field } from "@/components/Field";
-import { ErrorNotice } from "@/components/Notice";
+import { ErrorNotice, NoChain } from "@/components/Notice";
 import { Stat, Stats } from "@/components/Stat";
 import { usd } from "@/lib/format";
 
 /** The owner's node as a provider of leases: registered on the chain under its own address, with a bond. */
 export function Leases({ node }: { node: string }) {
+  const network = useNetwork();
   const providers = useProviders();
   const act = useProviderAct();
   const provider = providers.data?.data.find((each) => each.node === node);
+  if (network.data && !network.data.chain) return <NoChain what="Leases" />;
   if (!providers.data) return <ErrorNotice error={providers.error} />;
   return (
     <div className="space-y-4" data-testid="leases">

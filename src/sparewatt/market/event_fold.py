@@ -1,0 +1,463 @@
+"""The fold of chain events into the market's state: one event in, one change of the state. Pure.
+
+Each contract's events are facts, so nothing is checked again here. What an event says of an order that the state does
+not have (it ended long ago) is left out. The state depends on the sequence of events only, not on how it was divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from sparewatt.market.accrual import PaymentStream
+from sparewatt.market.chain_records import (
+    ENDED_ORDER_STATES,
+    AcceptedCertificate,
+    Attestation,
+    BondRecord,
+    LeaseRecord,
+    LeaseState,
+    MarketState,
+    NodeKeyChange,
+    OrderRecord,
+    OrderState,
+    ProviderRecord,
+    RegisteredClaims,
+    RegistryStatus,
+    SnapshotRecord,
+    ValidatorRecord,
+    WeightChange,
+    WeightHistory,
+)
+from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.protocol.contracts.match import Award, CertificateRecord, OrderTerms, Task
+from sparewatt.protocol.typed_message import struct_hash
+
+ENDED_ORDERS_KEPT = 100_000
+"""Orders and leases that ended, for statements and evidence; about 200 MB."""
+ATTEMPTS_KEPT = 32
+"""Opening times of one order's attempts. A renter may reopen more often; evidence is about the newest."""
+NODE_KEYS_KEPT = 8
+"""Changes of one provider's node key; there is one per ATTEMPT_S at most, so this covers every open attempt."""
+ATTESTATIONS_MAX = 256
+"""Of one provider. Auditors are few: a guardian allows them."""
+STAKE_VERSIONS_KEPT = 10_000
+"""More than come in the time for evidence; an older attempt is decided for good."""
+SNAPSHOTS_KEPT = 1_024
+
+
+class UnreadableEvent(ValueError):
+    """An event does not have what this release's contracts put into it."""
+
+
+def apply_event(state: MarketState, event: ChainEvent) -> None:
+    """Events that change nothing of the market are passed over. Raises UnreadableEvent."""
+    apply = _HANDLERS.get((event.contract, event.event))
+    if apply is None:
+        return
+    try:
+        apply(state, event)
+    except (KeyError, TypeError, ValueError) as error:
+        name = f"{event.contract}.{event.event}"
+        raise UnreadableEvent(f"{name} in block {event.block_number} is not of this release: {error!r}") from None
+
+
+# Orders
+
+
+def _provider_lookup(state: MarketState, event: ChainEvent) -> None:
+    args, attempt = event.args, event.args["attempt"]
+    order_id = args["order_id"]
+    old = state.orders.get(order_id)
+    opened_at = {**(old.opened_at if old else {}), attempt: event.unix_s}
+    state.orders[order_id] = OrderRecord(
+        order_id=order_id,
+        renter=args["renter"],
+        state=OrderState.OPEN,
+        attempt=attempt,
+        terms=_terms(args["policy"]),
+        spec_hash=args["spec_hash"],
+        stake_version=args["stake_version"],
+        snapshot_epoch=args["snapshot_epoch"],
+        expires_at=args["expires_at"],
+        max_attempts=args["max_attempts"],
+        created_at=old.created_at if old else event.unix_s,
+        opened_at=dict(list(opened_at.items())[-ATTEMPTS_KEPT:]),
+        certificate=None,
+        failed=old.failed if old else frozenset(),
+    )
+
+
+def _terms(values: list[Any]) -> OrderTerms:
+    *fields, only, ignore = values
+    members: list[Any] = [*map(_field, fields), tuple(only), tuple(ignore)]
+    return OrderTerms(*members)
+
+
+def _field(value: Any) -> Any:
+    """A member of a struct: hashes are text in an event, and bytes in a message."""
+    return bytes.fromhex(value[2:]) if isinstance(value, str) else value
+
+
+def _match_accepted(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    order = state.orders.get(args["order_id"])
+    if order is None:
+        return
+    task = Task(*map(_field, args["task"]))
+    first, second, third = (Award(provider, price) for provider, price in args["chosen"])
+    record = CertificateRecord(struct_hash(task), args["round"], (first, second, third))
+    certificate = AcceptedCertificate(args["attempt"], record, task.bid_count, tuple(args["signers"]))
+    state.orders[order.order_id] = replace(order, certificate=certificate)
+
+
+def _candidate_skipped(state: MarketState, event: ChainEvent) -> None:
+    if not event.args["suspended"]:
+        _note_failed(state, event.args["order_id"], event.args["provider"])
+
+
+def _note_failed(state: MarketState, order_id: str, provider: str) -> None:
+    order = state.orders.get(order_id)
+    if order is not None:
+        state.orders[order_id] = replace(order, failed=order.failed | {provider})
+
+
+def _order_unmatched(state: MarketState, event: ChainEvent) -> None:
+    order = state.orders.get(event.args["order_id"])
+    if order is not None:
+        state.orders[order.order_id] = replace(order, state=OrderState.UNMATCHED, reason=event.args["reason"])
+
+
+def _attempt_expired(state: MarketState, event: ChainEvent) -> None:
+    if event.args["final"]:
+        _end_order(state, event.args["order_id"], OrderState.EXPIRED)
+
+
+def _order_cancelled(state: MarketState, event: ChainEvent) -> None:
+    _end_order(state, event.args["order_id"], OrderState.CLOSED)
+
+
+def _end_order(state: MarketState, order_id: str, end: OrderState) -> None:
+    """The first end counts: an expired order's lease is closed in the same transaction."""
+    order = state.orders.get(order_id)
+    if order is None or order.state in ENDED_ORDER_STATES:
+        return
+    state.orders[order_id] = replace(order, state=end)
+    state.ended_orders[order_id] = None
+    if len(state.ended_orders) > ENDED_ORDERS_KEPT:
+        oldest = next(iter(state.ended_orders))
+        for records in (state.ended_orders, state.orders, state.leases, state.streams):
+            records.pop(oldest, None)
+
+
+# Leases
+
+
+def _lease_created(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    lease_id = args["lease_id"]
+    order, old = state.orders.get(lease_id), state.leases.get(lease_id)
+    if order is None:
+        return
+    state.orders[lease_id] = replace(order, state=OrderState.MATCHED, reason=None)
+    first = LeaseRecord(
+        lease_id=lease_id,
+        renter=order.renter,
+        state=LeaseState.PENDING,
+        provider=args["provider"],
+        term=args["term"],
+        position=args["position"],
+        rate_uusd=args["rate_uusd"],
+        locked_uusd=args["locked_uusd"],
+        confirm_by=args["confirm_by"],
+        created_at=event.unix_s,
+    )
+    state.leases[lease_id] = first if old is None else _next_term(old, first)
+
+
+def _next_term(old: LeaseRecord, given: LeaseRecord) -> LeaseRecord:
+    """Of the terms before, the contract keeps the times; the new provider has confirmed nothing yet."""
+    return replace(
+        old,
+        state=given.state,
+        provider=given.provider,
+        term=given.term,
+        position=given.position,
+        rate_uusd=given.rate_uusd,
+        locked_uusd=given.locked_uusd,
+        confirm_by=given.confirm_by,
+        resumed=False,
+        details_hash=None,
+    )
+
+
+_LeaseChange = Callable[[LeaseRecord, ChainEvent], LeaseRecord]
+
+
+def _of_lease(change: _LeaseChange) -> Callable[[MarketState, ChainEvent], None]:
+    def apply(state: MarketState, event: ChainEvent) -> None:
+        lease = state.leases.get(event.args["lease_id"])
+        if lease is not None:
+            state.leases[lease.lease_id] = change(lease, event)
+
+    return apply
+
+
+def _confirmed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    details = event.args["details_hash"]
+    return replace(lease, state=LeaseState.ACTIVE, running_since=event.unix_s, details_hash=details)
+
+
+def _paused(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    return replace(lease, state=LeaseState.PAUSED, paused_at=event.unix_s, pause_reason=event.args["reason"])
+
+
+def _resumed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    return replace(lease, state=LeaseState.PENDING, resumed=True, confirm_by=event.args["confirm_by"])
+
+
+def _noticed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    return replace(lease, notice_at=event.unix_s, may_close_at=event.args["may_close_at"])
+
+
+def _unplaced(lease: LeaseRecord, _event: ChainEvent) -> LeaseRecord:
+    return replace(lease, state=LeaseState.UNPLACED)
+
+
+def _lease_unplaced(state: MarketState, event: ChainEvent) -> None:
+    _of_lease(_unplaced)(state, event)
+    order = state.orders.get(event.args["lease_id"])
+    if order is not None:
+        state.orders[order.order_id] = replace(order, expires_at=event.args["expires_at"])
+
+
+def _vacated(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    return replace(
+        lease,
+        state=LeaseState.VACANT,
+        provider=None,
+        locked_uusd=0,
+        notice_at=0,
+        may_close_at=0,
+        vacated_at=event.unix_s,
+        confirm_by=event.args["claim_by"],
+        hand_over_reason=event.args["reason"],
+    )
+
+
+def _lease_handed_over(state: MarketState, event: ChainEvent) -> None:
+    _of_lease(_vacated)(state, event)
+    if event.args["compensation"] > 0:
+        _note_failed(state, event.args["lease_id"], event.args["provider"])
+
+
+def _lease_updated(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    order, lease = state.orders.get(args["lease_id"]), state.leases.get(args["lease_id"])
+    if order is None or lease is None:
+        return
+    state.orders[order.order_id] = replace(order, spec_hash=args["spec_hash"])
+    state.leases[lease.lease_id] = replace(
+        lease, rate_uusd=args["rate_uusd"], running_since=event.unix_s, update_seq=args["seq"]
+    )
+
+
+def _closed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    reason = event.args["reason"]
+    return replace(lease, state=LeaseState.CLOSED, locked_uusd=0, closed_at=event.unix_s, close_reason=reason)
+
+
+def _lease_closed(state: MarketState, event: ChainEvent) -> None:
+    _of_lease(_closed)(state, event)
+    _end_order(state, event.args["lease_id"], OrderState.CLOSED)
+
+
+# The escrow
+
+
+def _deposit_changed(state: MarketState, event: ChainEvent) -> None:
+    """Also the first event of an order's money: it comes after the order's own."""
+    lease_id = event.args["lease_id"]
+    if lease_id in state.orders:
+        old = state.streams.get(lease_id, PaymentStream(0))
+        state.streams[lease_id] = replace(old, deposit_uusd=event.args["deposit"])
+
+
+_StreamChange = Callable[[PaymentStream, ChainEvent], PaymentStream]
+
+
+def _of_stream(change: _StreamChange) -> Callable[[MarketState, ChainEvent], None]:
+    def apply(state: MarketState, event: ChainEvent) -> None:
+        stream = state.streams.get(event.args["lease_id"])
+        if stream is not None:
+            state.streams[event.args["lease_id"]] = change(stream, event)
+
+    return apply
+
+
+def _stream_started(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
+    return PaymentStream(
+        stream.deposit_uusd, rate_uusd=event.args["rate_uusd"], since=event.unix_s, end_at=event.args["end_at"]
+    )
+
+
+def _stream_settled(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
+    """A renter that closes before the start pays as well, without a stream that runs."""
+    paid = stream.paid_uusd + event.args["amount"] if stream.rate_uusd else stream.paid_uusd
+    return replace(stream, deposit_uusd=event.args["deposit"], paid_uusd=paid)
+
+
+def _stream_stopped(stream: PaymentStream, _event: ChainEvent) -> PaymentStream:
+    return PaymentStream(stream.deposit_uusd)
+
+
+def _refunded(stream: PaymentStream, _event: ChainEvent) -> PaymentStream:
+    return replace(stream, deposit_uusd=0)
+
+
+# Providers
+
+
+def _provider_registered(state: MarketState, event: ChainEvent) -> None:
+    """Who left and registers again starts anew, with the node keys it had."""
+    provider = event.args["provider"]
+    old = state.providers.get(provider)
+    state.providers[provider] = ProviderRecord(
+        provider=provider,
+        status=RegistryStatus.REGISTERED,
+        registered_at=event.unix_s,
+        node_keys=old.node_keys if old else (),
+        attestations=old.attestations if old else {},
+        claims=old.claims if old else None,
+    )
+
+
+def _provider(state: MarketState, event: ChainEvent) -> ProviderRecord:
+    """A provider's other events may come before the one that says it registered, in the same transaction."""
+    provider = event.args["provider"]
+    known = state.providers.get(provider)
+    return known or ProviderRecord(provider=provider, status=RegistryStatus.REGISTERED, registered_at=event.unix_s)
+
+
+def _claims_changed(state: MarketState, event: ChainEvent) -> None:
+    provider = _provider(state, event)
+    state.providers[provider.provider] = replace(provider, claims=RegisteredClaims(*event.args["claims"]))
+
+
+def _status_changed(state: MarketState, event: ChainEvent) -> None:
+    provider, reason = _provider(state, event), event.args["reason"]
+    state.providers[provider.provider] = replace(
+        provider,
+        status=RegistryStatus(event.args["status"]),
+        status_reason=reason if int(reason, 16) else None,
+    )
+
+
+def _node_key_changed(state: MarketState, event: ChainEvent) -> None:
+    provider = _provider(state, event)
+    keys = (*provider.node_keys, NodeKeyChange(event.args["node_key"], event.unix_s))
+    state.providers[provider.provider] = replace(provider, node_keys=keys[-NODE_KEYS_KEPT:])
+
+
+def _attested(state: MarketState, event: ChainEvent) -> None:
+    args, provider = event.args, _provider(state, event)
+    attestation = Attestation(args["auditor"], args["topic"], args["detail"], args["expires_at"])
+    attestations = {**provider.attestations, (attestation.auditor, attestation.topic): attestation}
+    newest = dict(list(attestations.items())[-ATTESTATIONS_MAX:])
+    state.providers[provider.provider] = replace(provider, attestations=newest)
+
+
+def _bond_changed(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    state.bonds[args["provider"]] = BondRecord(args["free"], args["locked"], args["unbonding"])
+
+
+# Validators
+
+
+def _validator_changed(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    old = state.validators.get(args["operator"]) or ValidatorRecord(operator=args["operator"], vote_key="")
+    state.validators[old.operator] = replace(old, vote_key=args["vote_key"], url=args["url"])
+
+
+def _stake_moved(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    old = state.validators.get(args["operator"]) or ValidatorRecord(operator=args["operator"], vote_key="")
+    state.validators[old.operator] = replace(
+        old,
+        stake_uusd=args["stake"],
+        pending_uusd=args["pending"],
+        pending_since=args["pending_since"],
+        unbonding_uusd=args["unbonding"],
+        ready_at=args["ready_at"],
+    )
+
+
+def _stake_changed(state: MarketState, event: ChainEvent) -> None:
+    args, version = event.args, event.args["version"]
+    state.stake_version = version
+    state.totals[version] = args["total"]
+    if len(state.totals) > STAKE_VERSIONS_KEPT:
+        del state.totals[next(iter(state.totals))]
+    history = state.histories.get(args["vote_key"], WeightHistory(args["operator"]))
+    changes = (*history.changes, WeightChange(version, args["weight"]))
+    oldest_kept = next(iter(state.totals))
+    needless = sum(later.version <= oldest_kept for later in changes[1:])
+    state.histories[args["vote_key"]] = WeightHistory(history.operator, changes[needless:], history.dropped + needless)
+
+
+def _slashed(state: MarketState, event: ChainEvent) -> None:
+    validator = state.validators.get(event.args["operator"])
+    if validator is not None:
+        slashed = validator.slashed_uusd + event.args["amount"]
+        state.validators[validator.operator] = replace(validator, slashed_uusd=slashed)
+
+
+def _snapshot_posted(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    state.snapshots[args["epoch"]] = SnapshotRecord(
+        args["epoch"], args["root"], args["count"], args["inputs_hash"], event.unix_s
+    )
+    if len(state.snapshots) > SNAPSHOTS_KEPT:
+        del state.snapshots[next(iter(state.snapshots))]
+
+
+_HANDLERS: dict[tuple[str, str], Callable[[MarketState, ChainEvent], None]] = {
+    ("deployment_order", "PROVIDER_LOOKUP"): _provider_lookup,
+    ("deployment_order", "CandidateSkipped"): _candidate_skipped,
+    ("deployment_order", "OrderUnmatched"): _order_unmatched,
+    ("deployment_order", "AttemptExpired"): _attempt_expired,
+    ("deployment_order", "OrderCancelled"): _order_cancelled,
+    ("deployment_order", "LeaseCreated"): _lease_created,
+    ("deployment_order", "DeploymentConfirmed"): _of_lease(_confirmed),
+    ("deployment_order", "LeasePaused"): _of_lease(_paused),
+    ("deployment_order", "LeaseResumed"): _of_lease(_resumed),
+    ("deployment_order", "ReclaimNoticed"): _of_lease(_noticed),
+    ("deployment_order", "LeaseUnplaced"): _lease_unplaced,
+    ("deployment_order", "LeaseHandedOver"): _lease_handed_over,
+    ("deployment_order", "LeaseClosed"): _lease_closed,
+    ("lease_moves", "LeaseUpdated"): _lease_updated,
+    ("task_manager", "MatchAccepted"): _match_accepted,
+    ("task_manager", "SnapshotPosted"): _snapshot_posted,
+    ("escrow", "DepositChanged"): _deposit_changed,
+    ("escrow", "Compensated"): _deposit_changed,
+    ("escrow", "StreamStarted"): _of_stream(_stream_started),
+    ("escrow", "Settled"): _of_stream(_stream_settled),
+    ("escrow", "StreamStopped"): _of_stream(_stream_stopped),
+    ("escrow", "Refunded"): _of_stream(_refunded),
+    ("provider_registry", "ProviderRegistered"): _provider_registered,
+    ("provider_registry", "ClaimsChanged"): _claims_changed,
+    ("provider_registry", "StatusChanged"): _status_changed,
+    ("provider_registry", "NodeKeyChanged"): _node_key_changed,
+    ("provider_registry", "Attested"): _attested,
+    ("stake_registry", "BondChanged"): _bond_changed,
+    ("stake_registry", "ValidatorChanged"): _validator_changed,
+    ("stake_registry", "StakeMoved"): _stake_moved,
+    ("stake_registry", "StakeChanged"): _stake_changed,
+    ("stake_registry", "Slashed"): _slashed,
+}
+
+EVENT_NAMES: tuple[str, ...] = tuple(sorted(f"{contract}.{event}" for contract, event in _HANDLERS))
+"""The events that change the state, written `contract.event`."""
