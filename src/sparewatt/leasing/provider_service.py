@@ -14,6 +14,7 @@ import msgspec
 from sparewatt.accounts.custody import Custody
 from sparewatt.core.errors import (
     ChainUnavailable,
+    ContractsOutdated,
     IdReused,
     InsufficientCredits,
     InvalidField,
@@ -108,8 +109,8 @@ class ProviderService:
 
     async def register(self, account_id: AccountId, node_id: NodeId) -> ProviderChange:
         """Register the node under an address that is made for it, and activate it. A second time changes nothing."""
-        specs = await self._check_node(account_id, node_id)
         index = await self._require_chain()
+        specs = await self._check_node(account_id, node_id)
         provider = await self._ensure(account_id, node_id)
         if provider.state.status in _TAKEN_PART or not provider.row.is_held:
             return ProviderChange(provider, None, is_new=False)
@@ -140,8 +141,8 @@ class ProviderService:
 
     async def wallet_transaction(self, account_id: AccountId, node_id: NodeId, *, wallet: str) -> WalletTransaction:
         """The transaction by which the owner's own wallet registers the node; nothing is stored."""
-        specs = await self._check_node(account_id, node_id)
         index = await self._require_chain()
+        specs = await self._check_node(account_id, node_id)
         found = await self.database.providers.find_by_node(node_id)
         if found is not None and (await self._read(found)).state.status is not ProviderStatus.UNREGISTERED:
             raise UnprocessableContent(
@@ -251,8 +252,9 @@ class ProviderService:
         """Submit the request and wait for it. Raises IdReused, or UnprocessableContent if the chain refused it."""
         try:
             is_new, stored = await self.requests.submit(new)
-        except RateLimited:
-            await self.database.credit_holds.release(new.id)
+        except (RateLimited, ContractsOutdated):
+            if await self.database.chain_requests.find(new.id) is None:
+                await self.database.credit_holds.release(new.id)
             raise
         is_same = new.kind is ChainRequestKind.REGISTER or (stored.micro, stored.params) == (new.micro, new.params)
         if not is_same:

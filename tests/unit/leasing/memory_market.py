@@ -80,6 +80,7 @@ class MemoryRequests(ChainRequestStore):
         self.rows: dict[str, ChainRequestRow] = {}
         self.refusal: str | None = None
         self.is_stuck = self.is_full = False
+        self.trouble: str | None = None
         self._providers = providers
 
     async def problem(self) -> str | None:
@@ -97,6 +98,9 @@ class MemoryRequests(ChainRequestStore):
             self._carry_out(new)
             self.rows[new.id] = replace(plain, state=ChainRequestState.DONE, tx="0xtx")
         return True
+
+    async def problem(self) -> str | None:
+        return self.trouble
 
     async def find(self, request_id: str) -> ChainRequestRow | None:
         return self.rows.get(request_id)

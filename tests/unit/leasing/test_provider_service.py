@@ -9,6 +9,7 @@ import pytest
 
 from sparewatt.core.errors import (
     ChainUnavailable,
+    ContractsOutdated,
     IdReused,
     InsufficientCredits,
     InvalidField,
@@ -233,6 +234,16 @@ async def test_an_account_with_too_much_under_way_keeps_its_credits(market: Mark
     with pytest.raises(RateLimited):
         await market.service().bond(OWNER, NODE, DOLLAR, reference="b")
     assert market.database.holds.free_nano == 100 * DOLLAR
+
+
+async def test_a_chain_that_cannot_work_keeps_no_credits_of_a_new_bond(market: Market) -> None:
+    await registered(market)
+    await market.service().bond(OWNER, NODE, DOLLAR, reference="before")
+    market.database.sent.trouble = "The contracts are of another release."
+    for reference in ("before", "after"):
+        with pytest.raises(ContractsOutdated):
+            await market.service().bond(OWNER, NODE, DOLLAR, reference=reference)
+    assert market.database.holds.held == {f"bond:{OWNER}:before": (DOLLAR, True)}
 
 
 async def test_an_account_without_an_address_cannot_bond(market: Market) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparewatt.core.errors import ChainUnavailable, RateLimited
+from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, RateLimited
 from sparewatt.core.ids import AccountId
 from sparewatt.ledger.chain_request_client import WAIT_S, ChainRequestClient
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, ChainRequestStore, NewChainRequest
@@ -21,6 +21,10 @@ class SlowRequests(ChainRequestStore):
         self.rows: dict[str, ChainRequestRow] = {}
         self.looks = looks
         self.is_full = False
+        self.trouble: str | None = None
+
+    async def problem(self) -> str | None:
+        return self.trouble
 
     async def problem(self) -> str | None:
         return None
@@ -47,6 +51,14 @@ async def test_an_account_with_too_much_under_way_is_told_to_wait() -> None:
     store.is_full = True
     with pytest.raises(RateLimited):
         await ChainRequestClient(store, InstantClock()).submit(NEW)
+
+
+async def test_a_chain_that_cannot_work_is_told_at_once() -> None:
+    store = SlowRequests(100)
+    store.trouble = "The contracts are of another release."
+    with pytest.raises(ContractsOutdated, match="another release"):
+        await ChainRequestClient(store, InstantClock()).submit(NEW)
+    assert store.rows == {}
 
 
 async def test_it_waits_until_the_request_is_finished() -> None:

@@ -48,7 +48,7 @@ class Caller:
 async def caller() -> AsyncIterator[Caller]:
     database, table = MarketDatabase(), NodeTable()
     table.connect(NODE, msgspec.structs.replace(OFFERED, name="attic"), now_s=1.0)
-    services = make_services(table, database=database, development=True)
+    services = make_services(table, database=database, development=True, chain_url="http://127.0.0.1:1")
     scopes = ("inference", "node", "admin")
     treasurer = replace(key_row("lender", TREASURER, *scopes), id=KeyId("key_treasurer"))
     services.keys.put([treasurer, key_row("stranger", STRANGER, *scopes)])
