@@ -8,6 +8,7 @@ deposit itself, mined, indexed, final at the local depth and posted to the ledge
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import tempfile
 import time
@@ -75,6 +76,8 @@ def report(alone: Sequence[float], together: Sequence[float]) -> str:
         "the faucet, a permit and the deposit are sent, mined, indexed, final and posted. Each account makes its first",
         f"one. The local chain counts {LOCAL_DEPTH} blocks as final; {LOCAL_SENDERS} keys relay beside the operator's.",
         "On any other chain the wait is that chain's block time times `depth`.",
+        "",
+        f"The machine had {os.cpu_count()} cores and a load average of {os.getloadavg()[1]:.0f} over these minutes.",
         "",
         "| deposits | number | least | median | p90 | p99 | within 2 s |",
         "| --- | --- | --- | --- | --- | --- | --- |",

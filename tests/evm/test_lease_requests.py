@@ -11,7 +11,7 @@ import pytest
 from sparewatt.accounts.custody import SECRET_BYTES, Custody
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import shipped_artifacts
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import InvalidField
@@ -21,7 +21,7 @@ from sparewatt.core.rng import seeded
 from sparewatt.evm.contract_abi import Contracts
 from sparewatt.evm.model import BlockHeader, ContractCall
 from sparewatt.store.chain_requests import ChainRequestRow
-from sparewatt.store.credit_holds import CreditHoldRow
+from sparewatt.store.credit_holds import REQUEST, CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.request_params import ChainRequestKind, LeaseParams, OrderParams, UpdateParams
 from tests.evm.auction import Order, place_order, policy_of
@@ -60,11 +60,13 @@ class Requests:
         }
         self.by_address = {contract.address: contract for contract in named.values()}
         addresses = {name: contract.address for name, contract in named.items()}
-        self.held_micro = held_micro
+        self.held_micro, self.test_money = held_micro, test_money
         database = SimpleNamespace(
-            accounts=SimpleNamespace(find_chain_key=self._find_key), credit_holds=SimpleNamespace(find=self._find_hold)
+            accounts=SimpleNamespace(find_chain_key_at=self._find_key),
+            credit_holds=SimpleNamespace(find=self._find_hold),
+            payouts=SimpleNamespace(last_ripe_epoch=self._last_ripe_epoch),
         )
-        context = RequestContext(
+        context = ChainRequestContext(
             MachineClient(self.by_address),
             Contracts(shipped_artifacts(), addresses),
             CHAIN_ID,
@@ -75,14 +77,20 @@ class Requests:
         )
         self.handlers = lease_handlers(context)
 
-    async def _find_key(self, account: AccountId) -> bytes:
-        assert account == ACCOUNT
+    async def _find_key(self, account: AccountId, address: str) -> bytes:
+        assert (account, address) == (ACCOUNT, RENTER.address)
         return HELD.sealed
+
+    async def _last_ripe_epoch(self) -> int | None:
+        """No payout root is ripe yet."""
+        return None
 
     async def _find_hold(self, hold_id: str) -> CreditHoldRow | None:
         if not self.held_micro:
             return None
-        return CreditHoldRow(hold_id, "request", ACCOUNT, RENTER.address, paid_nano=Nano(1_000 * self.held_micro))
+        nano = Nano(1_000 * self.held_micro)
+        by_root = not self.test_money
+        return CreditHoldRow(hold_id, REQUEST, ACCOUNT, RENTER.address, paid_nano=nano, by_root=by_root)
 
     def build(self, kind: ChainRequestKind, params: Any, *, micro: int = 0) -> tuple[list[str], list[ContractCall]]:
         row = ChainRequestRow(f"{kind.value}:1", kind, ACCOUNT, RENTER.address, micro, params)
@@ -127,7 +135,7 @@ def test_an_order_is_paid_and_made_by_relayed_calls(network: Network) -> None:
 def test_an_order_that_no_credits_were_held_for_gets_no_test_money(network: Network, held_micro: int) -> None:
     """Whoever inserts a request without its hold, or with a smaller one, would order for nothing."""
     params = OrderParams(policy_of(), "0x" + SPEC.hex(), now() + 3_600, 3)
-    with pytest.raises(InvalidField, match="lacks"):
+    with pytest.raises(InvalidField, match="lack"):
         Requests(network, held_micro=held_micro).build(ChainRequestKind.ORDER, params, micro=5 * USD)
 
 

@@ -108,6 +108,13 @@ MATRIX = {
     "POST /v1/payouts/batches": operators(body={}),
     "GET /v1/payouts/batches/{epoch}": everybody(GONE),
     "GET /v1/payouts/batches/{epoch}/proof": known(GONE),
+    "GET /v1/providers": known(),
+    "GET /v1/providers/{provider}": known(GONE),
+    "POST /v1/providers": known(BAD, body={}),
+    "POST /v1/providers/wallet": known(BAD, body={}),
+    "POST /v1/providers/{provider}/bond": known(BAD, body={}),
+    "POST /v1/providers/{provider}/unbond": known(BAD, body={}),
+    "POST /v1/providers/{provider}/status": known(BAD, body={}),
     "GET /v1/treasury": known(),
     "POST /v1/treasury/fund": operators(body={"usd": "1"}),
     "GET /v1/ledger/audit": operators(),
@@ -160,6 +167,7 @@ class Cast:
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
         spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
+        spare["provider"] = "0x" + "0" * 40
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()
         path = path.format(**self.things | spare)

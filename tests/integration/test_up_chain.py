@@ -50,7 +50,10 @@ def ready_of(network: Network) -> dict[str, Any]:
 
 
 def wait_for_chain(network: Network) -> None:
+    """Until it is up, and has what the network sends by itself: the registration of its nodes."""
     wait_until(lambda: ready_of(network)["chain_url"] is not None, "ready.json names no chain")
+    wait_until(lambda: "providers of leases" in network.output.read_text(), "its nodes are not registered")
+    wait_until(lambda: set(outbox(network)) == {"final"}, "the registration is not final")
 
 
 def rpc(network: Network, method: str, *params: object) -> Any:
@@ -85,6 +88,11 @@ def operator(network: Network) -> str:
     return SigningKey.read(network.data / "chain" / "operator.key").address
 
 
+def transactions_of(network: Network) -> int:
+    """Of the operator."""
+    return int(rpc(network, "eth_getTransactionCount", operator(network), "latest"), 16)
+
+
 def outbox(network: Network) -> dict[str, int]:
     found: dict[str, int] = ask(network, "GET", "/v1/chain").json()["outbox"]
     return found
@@ -116,6 +124,7 @@ def test_an_index_can_be_rebuilt_beside_a_running_network(network: Network) -> N
 
 def test_anvil_and_its_follower_killed_in_the_middle_of_a_flow_lose_and_repeat_nothing(network: Network) -> None:
     """Everything recovers by itself: nobody is told to do anything."""
+    before, sent = outbox(network)["final"], transactions_of(network)
     decide(network, 0, 10)
     os.kill(child_pid(network, "anvil", "--chain-id"), signal.SIGKILL)
     decide(network, 10, 10)
@@ -123,16 +132,17 @@ def test_anvil_and_its_follower_killed_in_the_middle_of_a_flow_lose_and_repeat_n
     os.kill(child_pid(network, "chain\0run"), signal.SIGKILL)
     decide(network, 20, 10)
     os.kill(child_pid(network, "anvil", "--chain-id"), signal.SIGKILL)
-    wait_until(lambda: outbox(network) == {"final": 30}, "not everything is final", ceiling_s=60)
-    assert int(rpc(network, "eth_getTransactionCount", operator(network), "latest"), 16) == 30
+    wait_until(lambda: outbox(network) == {"final": before + 30}, "not everything is final", ceiling_s=60)
+    assert transactions_of(network) == sent + 30
     assert stream_chat(network, "answers go on").done
 
 
 def test_a_restart_keeps_the_chain_and_kill_9_leaves_nothing_of_it(tmp_path: Path) -> None:
     with start_network(tmp_path, *FLAGS, chain=True) as one:
         wait_for_chain(one)
+        before, sent = outbox(one)["final"], transactions_of(one)
         decide(one, 0, 3)
-        wait_until(lambda: outbox(one) == {"final": 3}, "not everything is final")
+        wait_until(lambda: outbox(one) == {"final": before + 3}, "not everything is final")
         genesis = rpc(one, "eth_getBlockByNumber", "0x0", False)["hash"]
         below = descendants_of(one.pid)
         os.kill(one.pid, signal.SIGKILL)
@@ -141,9 +151,10 @@ def test_a_restart_keeps_the_chain_and_kill_9_leaves_nothing_of_it(tmp_path: Pat
     with start_network(tmp_path, *FLAGS, chain=True) as again:
         wait_for_chain(again)
         assert rpc(again, "eth_getBlockByNumber", "0x0", False)["hash"] == genesis
-        assert sum(outbox(again).values()) == 3
-        wait_until(lambda: outbox(again) == {"final": 3}, "what was final, and lost with the last second, is not again")
-        assert int(rpc(again, "eth_getTransactionCount", operator(again), "latest"), 16) == 3
+        assert sum(outbox(again).values()) == before + 3
+        lost = "what was final, and lost with the last second, is not again"
+        wait_until(lambda: outbox(again) == {"final": before + 3}, lost)
+        assert transactions_of(again) == sent + 3
 
 
 def test_without_a_chain_to_be_had_answers_work_and_the_lack_is_said(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sparewatt.chain.contracts import (
     PUBLIC_PLAN,
     DeploymentRecord,
     DeploymentStep,
-    get_record,
+    get_current_record,
     read_plan,
     shipped_artifacts,
     shipped_contracts,
@@ -87,7 +87,7 @@ async def fund(client: ChainClient, folder: Path, *, address: str, amount_usd: s
     if amount <= 0 or amount % NANO_PER_MICRO:
         raise InvalidField("The amount must be more than nothing, with at most six decimals.")
     units = amount // NANO_PER_MICRO
-    call = shipped_contracts(get_record(folder))[TOKEN].encode_call("faucet", address, units)
+    call = shipped_contracts(get_current_record(folder))[TOKEN].encode_call("faucet", address, units)
     key, chain_id = SigningKey.generate(rng=SystemRng()), (await client.identity()).chain_id
     receipt = await send_directly(client, call, key, nonce=0, chain_id=chain_id, clock=SystemClock())
     if not receipt.succeeded:
@@ -99,7 +99,7 @@ async def sync(
     client: ChainClient, folder: Path, dsn: str, *, rebuild: bool, another_chain: bool = False
 ) -> tuple[int, int]:
     """Bring the index up to the head. Returns its last block and its number of events."""
-    record = get_record(folder)
+    record = get_current_record(folder)
     database = await Database.connect(dsn)
     try:
         contracts = shipped_contracts(record)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
 import msgspec
 
-from sparewatt.core.errors import ContractsMissing, StartupError
+from sparewatt.core.errors import ContractsMissing, ContractsOutdated, StartupError
 from sparewatt.evm.contract_abi import Artifact, Contracts
+from sparewatt.evm.model import bytes_of, hex_of
+from sparewatt.protocol.signing import keccak256
 
 RECORD_FILE = "contracts.json"
 CHAIN_TAG_DIGITS = 12
@@ -98,4 +101,41 @@ def get_record(folder: Path) -> DeploymentRecord:
         raise ContractsMissing(
             f"There is no record of contracts in {folder}. 'sparewatt chain deploy' makes one; --data says where it is."
         )
+    return record
+
+
+def outdated_contracts(
+    record: DeploymentRecord, artifacts: Mapping[str, Artifact], *, wanted: Iterable[str] = ()
+) -> list[str]:
+    """The contracts of a deployment that this release has in another form, or not at all, and those that it lacks.
+
+    `wanted`: what the plan of this release creates.
+    """
+    changed = {
+        name
+        for name, placed in record.contracts.items()
+        if name not in artifacts or made_of(artifacts[name]) != placed.made_of
+    }
+    return sorted(changed | (set(wanted) - set(record.contracts)))
+
+
+def made_of(artifact: Artifact) -> str:
+    """The hash of the code that an artifact deploys."""
+    return hex_of(keccak256(bytes_of(artifact.bytecode)))
+
+
+def outdated_error(names: Iterable[str], folder: Path) -> ContractsOutdated:
+    return ContractsOutdated(
+        f"The contracts in {folder} are of another release ({', '.join(names)}). Run the release that deployed them, "
+        "or deploy this one's with 'sparewatt chain deploy --data' and a new folder, and give that to 'sparewatt chain "
+        "run'. What stands in the old contracts stays there, and is withdrawn with the old release."
+    )
+
+
+def get_current_record(folder: Path) -> DeploymentRecord:
+    """Raises ContractsMissing, or ContractsOutdated if this release cannot talk to the contracts."""
+    record = get_record(folder)
+    names = outdated_contracts(record, shipped_artifacts())
+    if names:
+        raise outdated_error(names, folder)
     return record

@@ -19,6 +19,9 @@ from sparewatt.chain.contracts import (
     DeploymentRecord,
     DeploymentStep,
     find_record,
+    made_of,
+    outdated_contracts,
+    outdated_error,
     shipped_artifacts,
     shipped_plan,
 )
@@ -28,7 +31,7 @@ from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable,
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
 from sparewatt.evm.contract_abi import Artifact, Contracts
-from sparewatt.evm.model import ContractCall, TransactionReceipt, bytes_of, hex_of
+from sparewatt.evm.model import ContractCall, TransactionReceipt, hex_of
 from sparewatt.evm.transactions import contract_address
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.protocol.signing import SigningKey, keccak256
@@ -60,6 +63,8 @@ class Deployment:
         identity = await self.client.identity()
         if known is not None and known.genesis_hash != hex_of(identity.genesis_hash):
             known = None  # of another chain
+        if known is not None and (names := outdated_contracts(known, self.artifacts, wanted=self._addresses())):
+            raise outdated_error(names, self.folder)
         steps_done = await self.client.next_nonce(self.deployer.address)
         if known is None:
             await self._refuse_used_key(steps_done, chain_id=identity.chain_id)
@@ -108,14 +113,8 @@ class Deployment:
 
     async def _verify_contract(self, name: str, address: str, known: DeploymentRecord | None) -> DeployedContract:
         code = await self.client.code(address)
-        made_of = keccak256(bytes_of(self.artifacts[name].bytecode))
-        deployed = DeployedContract(address, hex_of(keccak256(code)), hex_of(made_of))
+        deployed = DeployedContract(address, hex_of(keccak256(code)), made_of(self.artifacts[name]))
         before = known.contracts.get(name, deployed) if known else deployed
-        if before.made_of != deployed.made_of:
-            raise ContractsMissing(
-                f"The contract {name!r} at {address} is of another release. Deploy with a new key in a new folder; a "
-                f"local chain can be started over by moving {self.folder} away."
-            )
         if not code or before != deployed:
             raise ContractsMissing(
                 f"At {address} there is not the contract {name!r} that was deployed. Is CHAIN_URL the right chain?"

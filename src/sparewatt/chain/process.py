@@ -10,16 +10,17 @@ from contextlib import AsyncExitStack
 
 from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import DeploymentRecord, get_record, shipped_contracts
+from sparewatt.chain.contracts import DeploymentRecord, get_current_record, shipped_contracts, shipped_plan
 from sparewatt.chain.deployment import shipped_deployment
 from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
 from sparewatt.chain.money.settlement_worker import SettlementConfig, SettlementWorker, make_settlement_worker
 from sparewatt.chain.outbox import OutboxSender
+from sparewatt.chain.restart import start_over_if_outdated
 from sparewatt.chain.settings import ChainSettings, check_chain_url
 from sparewatt.chain.signer import OPERATOR_KEY, TransactionSigner, load_or_make_key, sender_key_name
 from sparewatt.core.clock import Clock, SystemClock
-from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, StoreUnavailable
+from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsOutdated, StoreUnavailable
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng, SystemRng
 from sparewatt.evm.contract_abi import Contracts
@@ -33,6 +34,8 @@ BLOCK_S = 1.0
 BUSY_S = 0.05
 """Between two rounds while a local chain has something to confirm."""
 RETRY_S = 1.0
+STARTED_OVER = b"started over\n"
+"""In the ready file: the contracts were of another release."""
 WEI_PER_GWEI = 10**9
 
 
@@ -97,18 +100,31 @@ class ChainWorker:
 
     async def _begin(self) -> tuple[ChainFollower, OutboxSender, SettlementWorker | None]:
         settings, client, store = self._settings, self._client, self._database.chain
-        if settings.deploy:
-            record = await shipped_deployment(client, settings.data, clock=self._clock, rng=self._rng).ensure()
-        else:
-            record = get_record(settings.data)
+        record = await self._deployed()
         contracts = shipped_contracts(record)
         follower = ChainFollower(client, store, contracts, start_block=record.start_block)
         await follower.begin()
+        await store.set_problem(None)
         if settings.ready_file is not None:
-            await asyncio.to_thread(write_private, settings.ready_file, b"ready\n")
+            is_new = await self._database.chain_restarts.awaits_cover()
+            await asyncio.to_thread(write_private, settings.ready_file, STARTED_OVER if is_new else b"ready\n")
         signer, cap_wei = TransactionSigner([self._operator, *self._senders]), settings.max_fee_gwei * WEI_PER_GWEI
         sender = OutboxSender(client, store, signer, chain_id=record.chain_id, depth=settings.depth, cap_wei=cap_wei)
         return follower, sender, self._settlement_worker(contracts, record)
+
+    async def _deployed(self) -> DeploymentRecord:
+        """Raises ContractsOutdated, after gateways were told: they answer for this process while it cannot work."""
+        settings = self._settings
+        try:
+            if not settings.deploy:
+                return get_current_record(settings.data)
+            if settings.test_money:
+                created = [step.create for step in shipped_plan() if step.create]
+                await start_over_if_outdated(self._database, settings.data, wanted=created)
+            return await shipped_deployment(self._client, settings.data, clock=self._clock, rng=self._rng).ensure()
+        except ContractsOutdated as error:
+            await self._database.chain.set_problem(error.message)
+            raise
 
     async def _round(self, follower: ChainFollower, sender: OutboxSender, settlement: SettlementWorker | None) -> float:
         """Returns the seconds until the next one."""

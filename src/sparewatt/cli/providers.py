@@ -124,10 +124,18 @@ def _announce(text: str, *, as_json: bool) -> None:
 
 def _report(reply: ApiReply, text: str, *, as_json: bool) -> None:
     def show(result: ProviderChanged) -> None:
-        output.note(text if result.changed else "Done before, nothing changed.")
+        output.note(_outcome(result, text))
         _print_provider(result.provider)
 
     reply.show(ProviderChanged, show, as_json=as_json)
+
+
+def _outcome(result: ProviderChanged, text: str) -> str:
+    if not result.changed:
+        return "Done before, nothing changed."
+    if result.request is not None and result.request.kind == "bond" and result.request.state != "done":
+        return "Asked for. Your credits become money on the chain with the next payout root, then they are bonded."
+    return text
 
 
 def _print_providers(listed: list[Provider]) -> None:

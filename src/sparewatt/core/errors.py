@@ -319,6 +319,10 @@ class ChainUnavailable(ChainError, code="chain_unavailable", status=503, retryab
 class ContractsMissing(ChainError, code="contracts_missing", status=503): ...
 
 
+class ContractsOutdated(ContractsMissing, code="contracts_outdated", status=503):
+    """The contracts on the chain are of another release than this program."""
+
+
 class WrongChain(ChainError, code="wrong_chain", status=503): ...
 
 

@@ -15,7 +15,7 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.store.chain_requests import ChainRequestRow, InsertLimit, NewChainRequest
-from sparewatt.store.credit_holds import CreditHoldRow
+from sparewatt.store.credit_holds import REQUEST, CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.request_params import (
     ChainRequestKind,
@@ -114,7 +114,7 @@ class LeaseRequestService:
         missing = new.micro - await self.database.pockets.payable_micro(new.address)
         if missing <= 0:
             return False
-        hold, nano = CreditHoldRow(new.id, "request", new.account_id, new.address), Nano(missing * NANO_PER_MICRO)
+        hold, nano = CreditHoldRow(new.id, REQUEST, new.account_id, new.address), Nano(missing * NANO_PER_MICRO)
         if await self.database.credit_holds.hold(hold, with_promo=self.is_test_money, nano=nano) is None:
             raise InsufficientCredits(
                 f"Your credits do not cover ${format_usd(nano)}. 'sparewatt credits' shows what you have."

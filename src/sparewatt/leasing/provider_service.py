@@ -20,6 +20,7 @@ from sparewatt.core.errors import (
     LeasesOff,
     NotOwner,
     ProviderNotFound,
+    RateLimited,
     UnprocessableContent,
 )
 from sparewatt.core.ids import AccountId, NodeId
@@ -156,7 +157,7 @@ class ProviderService:
             raise NotOwner(f"The node {node_id} is not yours: only its owner registers it.")
         if specs is None or not specs.leases:
             raise LeasesOff(
-                f"The node {node_id} offers no leases. Its owner turns them on at the machine: 'sparewatt node leases on'."
+                f"The node {node_id} offers no leases. Turn them on at the machine: 'sparewatt node leases on'."
             )
         return specs
 
@@ -173,7 +174,11 @@ class ProviderService:
     async def bond(
         self, account_id: AccountId, wanted: str, nano: Nano, *, reference: str, source: BondSource = "credits"
     ) -> ProviderChange:
-        """Add to its bond, out of the account's credits or of what it earned. Raises InsufficientCredits."""
+        """Add to its bond, out of the account's credits or of what it earned. Raises InsufficientCredits.
+
+        Where money is no test money, credits become tokens with a payout root, which takes the network's time: the
+        request goes on then after the reply.
+        """
         row, micro = await self._require_registered(account_id, wanted), _micro(nano)
         account = await self.database.accounts.find_account(account_id)
         if account is None or account.chain_address is None:
@@ -182,7 +187,7 @@ class ProviderService:
         request = NewChainRequest(request_id, ChainRequestKind.BOND, account_id, account.chain_address, micro, params)
         if await self.database.chain_requests.find(request_id) is None:
             await self._provide(request, nano, source)
-        return await self._do(request, row)
+        return await self._do(request, row, waits=self.is_test_money or source != "credits")
 
     async def _provide(self, request: NewChainRequest, nano: Nano, source: BondSource) -> None:
         """Hold the credits, which become tokens at the account's address; or claim what was earned to that address."""
@@ -237,14 +242,18 @@ class ProviderService:
             raise ChainUnavailable("The network's chain is not up yet. 'sparewatt chain status' tells more.")
         return index
 
-    async def _do(self, new: NewChainRequest, row: ProviderRow) -> ProviderChange:
+    async def _do(self, new: NewChainRequest, row: ProviderRow, *, waits: bool = True) -> ProviderChange:
         """Submit the request and wait for it. Raises IdReused, or UnprocessableContent if the chain refused it."""
-        is_new, stored = await self.requests.submit(new)
+        try:
+            is_new, stored = await self.requests.submit(new)
+        except RateLimited:
+            await self.database.credit_holds.release(new.id)
+            raise
         is_same = new.kind is ChainRequestKind.REGISTER or (stored.micro, stored.params) == (new.micro, new.params)
         if not is_same:
             raise IdReused("This id was used before, for something else, so nothing was done.", param="id")
         hint = "It goes on by itself; 'sparewatt providers show' tells how far it is."
-        done = await self.requests.wait(new.id, hint=hint, until=is_settled)
+        done = await self.requests.wait(new.id, hint=hint, until=is_settled) if waits else stored
         if done.state is ChainRequestState.FAILED:
             raise UnprocessableContent(f"Nothing was done: {done.reason}")
         return ProviderChange(await self._read(row), done, is_new=is_new)

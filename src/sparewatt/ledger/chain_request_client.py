@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparewatt.core.clock import Clock, sleep_until
-from sparewatt.core.errors import ChainUnavailable, RateLimited
+from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, RateLimited
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, ChainRequestStore, NewChainRequest
 
 WAIT_S = 20.0
@@ -24,7 +24,8 @@ class ChainRequestClient:
     clock: Clock
 
     async def submit(self, new: NewChainRequest) -> tuple[bool, ChainRequestRow]:
-        """Whether it is new, and the stored request of its id. Raises RateLimited."""
+        """Whether it is new, and the stored request of its id. Raises RateLimited or ContractsOutdated."""
+        await self._require_working_chain()
         is_new = await self.store.insert(new)
         row = await self.store.find(new.id)
         if row is None:
@@ -41,4 +42,11 @@ class ChainRequestClient:
             if row is not None and until(row):
                 return row
             await sleep_until(self.clock, self.clock.now_s() + POLL_S)
+        await self._require_working_chain()
         raise ChainUnavailable(f"The chain is slow. {hint}", retry_after_s=POLL_S)
+
+    async def _require_working_chain(self) -> None:
+        """Raises ContractsOutdated: a request would wait for ever."""
+        problem = await self.store.problem()
+        if problem is not None:
+            raise ContractsOutdated(problem)

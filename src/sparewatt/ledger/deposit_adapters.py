@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainUnavailable, InvalidField, UnprocessableContent
+from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, InvalidField, UnprocessableContent
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.chain_request_client import ChainRequestClient
@@ -104,6 +104,9 @@ class ChainPaymentAdapter:
         return [await self._requests.wait(new.id, hint=hint) for new in requests]
 
     async def _require_chain(self) -> None:
+        problem = await self.database.chain.problem()
+        if problem is not None:
+            raise ContractsOutdated(problem)
         if await self.database.chain.index() is None:
             raise ChainUnavailable("The network's chain is not up yet. 'sparewatt chain status' tells more.")
 

@@ -152,7 +152,7 @@ def _conversion(held: HeldConversion, *, unix_s: float) -> Transfer:
 def _payment(epoch: int, leaf: PayoutLeafRow, *, unix_s: float) -> Transfer:
     nano = Nano(leaf.added_micro * NANO_PER_MICRO)
     lines = tuple(payout_postings(leaf.account_id, nano))
-    cause = f"payout:{epoch}:{leaf.account_id}:{unix_s:.3f}"  # a struck batch may be made anew
+    cause = f"payout:{epoch}:{leaf.account_id}:{unix_s:.3f}"  # a struck batch is made anew; a new chain counts anew
     return Transfer(cause, "payout", leaf.account_id, nano, lines, unix_s)
 
 

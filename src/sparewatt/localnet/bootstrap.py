@@ -82,8 +82,8 @@ def node_id_of(node: LocalNode) -> NodeId | None:
 
 
 async def _fund(ledger: LedgerStore, *, unix_s: float) -> None:
-    """Test money, once: credits for the start-up key, free credits for the bonds of the local nodes, and a treasury that
-    pays owners for jobs on free credits."""
+    """Test money, once: credits for the start-up key, free credits for the bonds of the local nodes, and a treasury
+    that pays owners for jobs on free credits."""
     money, treasury = Nano(TEST_CREDITS_USD * NANO_PER_USD), Nano(TEST_TREASURY_USD * NANO_PER_USD)
     credit, fund = tuple(deposit_postings(NETWORK_ACCOUNT, money)), tuple(treasury_postings(treasury))
     await ledger.post_transfer(Transfer("up:credits", "deposit", NETWORK_ACCOUNT, money, credit, unix_s))
@@ -108,6 +108,6 @@ async def _ensure_key(database: Database, account: AccountId, secret: str, *, na
         key, _ = await service.create(account, terms=KeyTerms(name=name), scopes=SCOPES, secret=secret)
     if key.revoked_at is not None:
         raise StartupError(
-            f"The {name} was revoked. Delete {OPERATOR_KEY_FILE} and {OWNER_KEY_FILE} in the data directory to have new "
-            "ones made."
+            f"The {name} was revoked. Delete {OPERATOR_KEY_FILE} and {OWNER_KEY_FILE} in the data directory to have "
+            "new ones made."
         )

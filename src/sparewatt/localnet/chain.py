@@ -31,6 +31,8 @@ READY_S = 120.0
 LOCAL_DEPTH = 2
 LOCAL_SENDERS = 2
 STOP_S = 5.0
+STARTED_OVER = b"started over\n"
+"""What the chain's process writes into its ready file when it replaced contracts of another release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,10 @@ class LocalChain:
     def folder(self) -> Path:
         return self.data / "chain"
 
+    @property
+    def _ready_file(self) -> Path:
+        return self.folder / "ready"
+
     @asynccontextmanager
     async def in_background(self) -> AsyncIterator[asyncio.Task[DeployedChain | None]]:
         """The start of the chain as a task; when the block ends, anvil is stopped."""
@@ -91,9 +97,12 @@ class LocalChain:
                 await self._start_anvil(self.plan.port, stack)
             await self.children.start(self._follower(self.plan))
             contracts = await asyncio.to_thread(self._read_contracts)
+            is_new = await asyncio.to_thread(self._ready_file.read_bytes) == STARTED_OVER
         except StartupError as error:
             self.notify(f"No chain: {error.message}\nAnswers work without it; leases and payouts do not.")
             return None
+        if is_new:
+            self.notify("The chain was started over: its contracts were of another release. Credits are kept.")
         self.notify(f"The chain is up at {self.plan.url}.")
         return DeployedChain(self.plan.url, contracts)
 
@@ -117,7 +126,7 @@ class LocalChain:
         )
 
     def _follower(self, plan: ChainPlan) -> ChildSpec:
-        ready_file = self.folder / "ready"
+        ready_file = self._ready_file
         ready_file.unlink(missing_ok=True)
         local = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}", f"--senders={LOCAL_SENDERS}")
         return ChildSpec(

@@ -32,7 +32,7 @@ from sparewatt.localnet.bootstrap import OWNER_KEY_FILE, bootstrap_database, nod
 from sparewatt.localnet.chain import DeployedChain, LocalChain, plan_chain
 from sparewatt.localnet.health_watch import watch_health
 from sparewatt.localnet.nodes import LocalNode, engine_argv, local_nodes, node_argv
-from sparewatt.localnet.providers import LocalProviders
+from sparewatt.localnet.providers import LocalProviders, OwnerApi
 from sparewatt.localnet.setup_commands import SetupRunner, build_dashboard
 from sparewatt.machine.backoff import Notify, in_background
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
@@ -174,7 +174,7 @@ async def _offer_leases(
     if settings.chain_url is None and await asyncio.shield(starting) is not None:
         owner_key = (data / OWNER_KEY_FILE).read_text().strip()
         nodes = [node_id_of(node) for node in local_nodes(data, settings.nodes)]
-        providers = LocalProviders(info.base_url, owner_key, notify)
+        providers = LocalProviders(OwnerApi(info.base_url, owner_key).send, notify)
         await providers.register_all([node_id for node_id in nodes if node_id is not None])
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,14 @@ class StepFailed(Exception):
     """The gateway refused, or never answered."""
 
 
+Send = Callable[[str, dict[str, Any]], tuple[int, dict[str, Any]]]
+"""Posts a body to a path of the API. Returns status and reply; status 0 if there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalProviders:
-    base_url: str
-    api_key: str
+    send: Send
+    """May block: it runs in a thread."""
     notify: Notify
 
     async def register_all(self, node_ids: Sequence[NodeId]) -> None:
@@ -66,7 +70,7 @@ class LocalProviders:
         """Raises StepFailed."""
         why = "the gateway does not answer."
         for _ in range(TRIES_MAX):
-            status, reply = await asyncio.to_thread(self._send, path, body)
+            status, reply = await asyncio.to_thread(self.send, path, body)
             if status in {200, 201}:
                 return reply
             why = str(reply.get("error", {}).get("message", why))
@@ -75,8 +79,16 @@ class LocalProviders:
             await asyncio.sleep(RETRY_S)
         raise StepFailed(why)
 
-    def _send(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Status and reply; status 0 if there is none."""
+
+@dataclass(frozen=True, slots=True)
+class OwnerApi:
+    """The network's API, as the owner of the local nodes calls it."""
+
+    base_url: str
+    api_key: str
+
+    def send(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """As `Send`."""
         headers = {"Authorization": f"Bearer {self.api_key}", "Content-Type": "application/json"}
         data = json.dumps(body).encode()
         request = urllib.request.Request(f"{self.base_url}{path}", data=data, headers=headers)  # noqa: S310 (our own)

@@ -100,6 +100,18 @@ class ChainStore(Store):
             ):
                 await connection.execute(query)
 
+    async def problem(self) -> str | None:
+        """What a person must mend before the chain's process can work, in words."""
+        found: str | None = await self._pool.value("chain_problem")
+        return found
+
+    async def set_problem(self, problem: str | None) -> None:
+        """None once it works."""
+        if problem is None:
+            await self._pool.execute("clear_chain_problem")
+        else:
+            await self._pool.execute("set_chain_problem", problem)
+
     async def advance_index(
         self, version: int, *, to: BlockRef, head: int, blocks: Sequence[BlockRef], events: Sequence[ChainEvent]
     ) -> bool:

@@ -100,6 +100,11 @@ class ChainRequestStore(Store):
         """An event that each new request sets, whichever process inserts it."""
         return self._pool.listening(CHANNEL)
 
+    async def problem(self) -> str | None:
+        """What keeps the chain's process from working on requests, in words."""
+        found: str | None = await self._pool.value("chain_problem")
+        return found
+
     async def find(self, request_id: str) -> ChainRequestRow | None:
         return await self._pool.row_as(_request_row, "find_chain_request", request_id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
@@ -49,10 +50,10 @@ class CreditHoldStore(Store):
         A hold of this id that exists stays as it is, and is returned.
         """
         async with self._pool.transaction() as connection:
-            existing = await connection.fetchrow(sql("find_hold"), hold.id)
+            free = await _lock_free_credits(connection, hold)
+            existing = await connection.fetchrow(sql("find_hold"), hold.id)  # behind the lock: two may ask at once
             if existing is not None:
                 return CreditHoldRow(**existing)
-            free = await connection.fetch(sql("lock_free_credits"), hold.account_id, hold.instance)
             amounts = {row["name"]: max(0, row["free"]) for row in free}
             promo = min(nano, amounts.get("promo", 0)) if with_promo else 0
             if promo + amounts.get("credits", 0) < nano:
@@ -69,7 +70,7 @@ class CreditHoldStore(Store):
     async def hold_up_to(self, hold: CreditHoldRow, *, nano: int) -> Nano:
         """Hold as much of `nano` as there is of paid credits; a hold of this id is changed to that."""
         async with self._pool.transaction() as connection:
-            free = await connection.fetch(sql("lock_free_credits"), hold.account_id, hold.instance)
+            free = await _lock_free_credits(connection, hold)
             paid = min(nano, max(0, next((row["free"] for row in free if row["name"] == "credits"), 0)))
             existing = await connection.fetchrow(sql("find_hold"), hold.id)
             if existing is None or existing["paid_nano"] != paid:
@@ -102,6 +103,11 @@ class CreditHoldStore(Store):
         """By purpose, in nano-USD."""
         rows = await self._pool.rows("held_by", account_id)
         return {row["purpose"]: Nano(row["nano"]) for row in rows}
+
+
+async def _lock_free_credits(connection: PgConnection, hold: CreditHoldRow) -> list[Any]:
+    await connection.execute(sql("lock_credits"), hold.account_id)
+    return list(await connection.fetch(sql("free_credits"), hold.account_id, hold.instance))
 
 
 async def _insert_hold(connection: PgConnection, hold: CreditHoldRow) -> None:

@@ -19,6 +19,7 @@ from sparewatt.store.accounts import AccountStore, Role
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.chain_audit import ChainAuditStore
 from sparewatt.store.chain_requests import ChainRequestStore
+from sparewatt.store.chain_restarts import ChainRestartStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
@@ -104,6 +105,7 @@ class Database:
         self.chain = ChainStore(pool)
         self.chain_audit = ChainAuditStore(pool)
         self.chain_requests = ChainRequestStore(pool)
+        self.chain_restarts = ChainRestartStore(pool)
         self.history = HistoryStore(pool)
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)

@@ -4,7 +4,7 @@ import pytest
 
 from sparewatt.accounts.custody import Custody, add_missing_chain_keys, check_secret, read_secret
 from sparewatt.core.errors import StartupError
-from sparewatt.core.ids import AccountId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import SystemRng, seeded
 from sparewatt.store.accounts import AccountStore
 
@@ -83,3 +83,15 @@ async def test_a_gateway_with_another_secret_does_not_start() -> None:
     await check_secret(store, custody())
     with pytest.raises(StartupError, match="SPAREWATT_SECRET"):
         await check_secret(store, custody(b"t" * 32))
+
+
+def test_a_providers_key_opens_for_its_account_and_node_only() -> None:
+    node, other = NodeId("0x" + "1" * 40), NodeId("0x" + "2" * 40)
+    made = custody().make(ANN, node)
+    assert custody().open(ANN, made.sealed, node).address == made.address
+    for account, wrong in ((ANN, other), (ANN, None), (BEN, node)):
+        with pytest.raises(ValueError, match="MAC check failed"):
+            custody().open(account, made.sealed, wrong)
+    own = custody().make(ANN)
+    with pytest.raises(ValueError, match="MAC check failed"):
+        custody().open(ANN, own.sealed, node)

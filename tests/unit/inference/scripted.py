@@ -31,6 +31,7 @@ from sparewatt.protocol.link.frames import (
     JobRequest,
     LinkFrame,
     Opcode,
+    SignedNodeKey,
     decode_frames,
     decode_message,
     encode_frame,
@@ -87,6 +88,8 @@ class Nobody:
     def on_rtt(self, node_id: NodeId, rtt_s: float) -> None: ...
 
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
+
+    def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None: ...
 
 
 class ScriptedNode:

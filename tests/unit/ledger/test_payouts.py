@@ -35,6 +35,16 @@ def test_whole_micro_dollars_are_paid_and_the_rest_is_carried() -> None:
     assert payment.cause == "payout:1:acc_ann:0.000"
 
 
+def test_an_epoch_that_comes_again_on_a_new_chain_is_another_payment() -> None:
+    first, second = (
+        draft_batch(1, [], [standing(ANN, HER, unpaid=5_000)], unix_s=unix_s) for unix_s in (1_000.0, 2_000.0)
+    )
+    assert first is not None
+    assert second is not None
+    assert first.batch.root == second.batch.root
+    assert first.transfers[0].cause != second.transfers[0].cause
+
+
 def test_amounts_are_cumulative() -> None:
     draft = draw([PayoutLeafRow(HER, ANN, 5, 2)], standing(ANN, HER, unpaid=3_000, spent=2_000), epoch=2)
     assert draft is not None

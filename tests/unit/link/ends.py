@@ -21,6 +21,7 @@ from sparewatt.protocol.link.frames import (
     JobRequest,
     LinkFrame,
     Opcode,
+    SignedNodeKey,
     decode_frames,
 )
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
@@ -93,6 +94,7 @@ class Observer:
         self.loads: list[NodeLoad] = []
         self.rtts_s: list[float] = []
         self.receipts: list[SignedReceipts] = []
+        self.node_keys: list[SignedNodeKey] = []
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self.specs.append(specs)
@@ -105,6 +107,9 @@ class Observer:
 
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None:
         self.receipts.append(signed)
+
+    def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None:
+        self.node_keys.append(signed)
 
 
 class Runner:

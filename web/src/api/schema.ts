@@ -140,6 +140,44 @@ export interface CalendarDay {
   tokens?: number;
 }
 
+/** The books compared with the chain, at a final block. */
+export interface ChainAudit {
+  in_order: boolean;
+  block: number;
+  addresses: number;
+  differences: ChainDifference[];
+  pool_micro: number;
+  uncovered_nano: number;
+  shortfall_nano: number;
+}
+
+/** A pocket of which the books say something else than the chain. */
+export interface ChainDifference {
+  account: string | null;
+  pocket: string;
+  id: string;
+  books_micro: number;
+  chain_micro: number;
+}
+
+/** What an account has on the chain, by final events, and what of its credits waits for the chain. */
+export interface ChainHoldingsInfo {
+  address: string | null;
+  is_held: boolean;
+  escrow_usd: string;
+  escrow_nano: number;
+  bonds_usd: string;
+  bonds_nano: number;
+  owed_usd: string;
+  owed_nano: number;
+  wallet_usd: string;
+  wallet_nano: number;
+  held_usd: string;
+  held_nano: number;
+  exits_usd: string;
+  exits_nano: number;
+}
+
 /** Fields about the index are null until the gateway follows a chain. */
 export interface ChainStatus {
   object: "chain";
@@ -151,6 +189,7 @@ export interface ChainStatus {
   head_block: number | null;
   events: number;
   outbox: Record<string, number>;
+  payout_roots: string | null;
   note: string | null;
 }
 
@@ -225,6 +264,15 @@ export interface ChatRequest {
   tool_choice?: "none" | "auto" | "required" | Record<string, unknown> | null;
   parallel_tool_calls?: boolean | null;
   response_format?: Record<string, unknown> | null;
+}
+
+export interface CollectBody {
+  id?: string | null;
+}
+
+export interface Collected {
+  id: string;
+  tx: string | null;
 }
 
 /** Replaces a whole conversation in the `input` of a later request. */
@@ -305,6 +353,7 @@ export interface CreditBalance {
   deposited_nano: number;
   expired_usd: string;
   expired_nano: number;
+  chain: ChainHoldingsInfo | null;
 }
 
 export interface CreditBalanceReply {
@@ -730,6 +779,8 @@ export interface LedgerAudit {
   open_clearing_accounts: number;
   wrong_balances: number;
   overdrawn: number;
+  chain: ChainAudit | null;
+  chain_note: string | null;
 }
 
 /** The audit after balances were computed again from the postings. */
@@ -740,6 +791,8 @@ export interface LedgerRebuild {
   open_clearing_accounts: number;
   wrong_balances: number;
   overdrawn: number;
+  chain: ChainAudit | null;
+  chain_note: string | null;
   balances_corrected: number;
 }
 
@@ -1127,6 +1180,17 @@ export interface OutputTokenDetails {
 /** The caller's account after a change. */
 export interface OwnAccount {
   account: AccountInfo;
+}
+
+export interface OwnAddress {
+  address: string | null;
+  is_held: boolean;
+  to_sign: string | null;
+}
+
+export interface OwnAddressBody {
+  address: string;
+  signature?: string;
 }
 
 export interface PasswordChangeBody {
@@ -1549,6 +1613,11 @@ export interface StatusBody {
   id?: string | null;
 }
 
+/** About a batch whose root the guardian made void. */
+export interface StruckDecision {
+  action: "make_anew" | "post_again";
+}
+
 export interface TableEntry {
   id: number;
   name: string;
@@ -1661,6 +1730,23 @@ export interface WheelInfo {
   sha256: string;
   bytes: number;
   install: string;
+}
+
+export interface WithdrawBody {
+  usd?: string | number | null;
+  nano?: number | null;
+  currency?: string;
+  id?: string | null;
+  to?: string | null;
+}
+
+/** An exit of credits, which the contract has and will pay. */
+export interface Withdrawal {
+  id: string;
+  usd: string;
+  nano: number;
+  ready_at: number;
+  to: string;
 }
 
 export interface ZoneEntry {

@@ -61,6 +61,8 @@ class ChainProgress(Protocol):
 
     async def index(self) -> ChainIndexRow | None: ...
 
+    async def problem(self) -> str | None: ...
+
     async def count_events(self) -> int: ...
 
     async def count_outbox(self) -> dict[str, int]: ...
@@ -137,7 +139,7 @@ class ChainEndpoints:
             events=await self.store.count_events() if index else 0,
             outbox=await self.store.count_outbox(),
             payout_roots=describe_roots(await self.payouts.root_status()) if index else None,
-            note=None if self.chain_url else _NO_CHAIN,
+            note=await self.store.problem() if self.chain_url else _NO_CHAIN,
         )
 
     @endpoint(f"POST {RPC_PATH}", access="identified", body=JsonRpcCall, reply=JsonRpcReply | list[JsonRpcReply])

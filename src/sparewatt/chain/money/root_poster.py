@@ -11,11 +11,11 @@ from enum import Enum
 from typing import assert_never
 
 from sparewatt.chain.client import ChainClient
+from sparewatt.chain.money.pool_cover import funding_calls
 from sparewatt.chain.money.settlement_contract import (
     SettlementPool,
     call_view,
     credit_pool,
-    settlement_token,
 )
 from sparewatt.chain.outbox import enqueue
 from sparewatt.core.log import Logger
@@ -113,14 +113,8 @@ class RootPoster:
         )
 
     async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
-        token = await settlement_token(self.client, self.settlement)
-        faucet_max = int(await call_view(self.client, token, "FAUCET_MAX"))
-        units = min(batch.promised_micro - pool.funded, faucet_max)
-        calls = [
-            ("faucet", token.encode_call("faucet", self.operator, units)),
-            ("approve", token.encode_call("approve", self.settlement.address, units)),
-            ("fund", self.settlement.encode_call("fund", CREDIT_POOL_ID, units)),
-        ]
+        lacking = batch.promised_micro - pool.funded
+        calls = await funding_calls(self.client, self.settlement, operator=self.operator, units=lacking)
         for name, call in calls:
             await self._enqueue(f"payout:{batch.epoch}:cover:{pool.funded}:{name}", call)
 

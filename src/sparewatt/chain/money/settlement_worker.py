@@ -11,9 +11,10 @@ from sparewatt.chain.follower import EventDelivery
 from sparewatt.chain.money.audit import ChainAuditor
 from sparewatt.chain.money.exits import ExitWorker
 from sparewatt.chain.money.pocket_poster import PocketPoster
+from sparewatt.chain.money.pool_cover import PoolCover
 from sparewatt.chain.money.root_poster import RootPoster
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.deposits import deposit_handlers
 from sparewatt.chain.requests.leases import lease_handlers
 from sparewatt.chain.requests.processor import ChainRequestProcessor
@@ -81,6 +82,7 @@ class SettlementWorker:
     deliveries: Sequence[EventDelivery]
     requests: ChainRequestProcessor
     roots: RootPoster
+    cover: PoolCover
     exits: ExitWorker
     auditor: ChainAuditor
     holds: CreditHoldStore
@@ -93,6 +95,7 @@ class SettlementWorker:
         await self.holds.release_ended()
         await self.exits.step()
         await self.roots.step()
+        await self.cover.step()
         await self.auditor.step()
         return is_sending
 
@@ -111,7 +114,7 @@ def make_settlement_worker(
     payouts = PayoutService(database.payouts, clock=clock)
     poster = PocketPoster(client, contracts, database.pockets, config.chain_tag, clock)
     roots = [f"{SETTLEMENT}.{name}" for name in ("RootPosted", "RootStruck", "Claimed")]
-    context = RequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
+    context = ChainRequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
     handlers = {
         **deposit_handlers(context, payouts),
         **lease_handlers(context),
@@ -126,6 +129,7 @@ def make_settlement_worker(
         ],
         requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
+        cover=PoolCover(client, database, contract, config.operator, config.test_money),
         exits=ExitWorker(client, database, contract, payouts, config.operator, config.depth),
         auditor=ChainAuditor(client, database, contracts, config.depth),
         holds=database.credit_holds,

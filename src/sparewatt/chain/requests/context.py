@@ -33,7 +33,7 @@ SIGNATURE_LIFE_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class RequestContext:
+class ChainRequestContext:
     client: ChainClient
     contracts: Contracts
     chain_id: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, claim_call
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.handler import CallBatch, RequestHandler
 from sparewatt.core.errors import InvalidField
 from sparewatt.evm.contract_abi import Contract
@@ -24,7 +24,7 @@ DEPOSIT_GAS = 400_000
 
 @dataclass(frozen=True, slots=True)
 class DepositHandler(RequestHandler):
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context = self.context
@@ -50,7 +50,7 @@ class ClaimHandler(RequestHandler):
         return CallBatch((("claim", claim_call(self.settlement, proof)),))
 
 
-def deposit_handlers(context: RequestContext, payouts: PayoutService) -> dict[ChainRequestKind, RequestHandler]:
+def deposit_handlers(context: ChainRequestContext, payouts: PayoutService) -> dict[ChainRequestKind, RequestHandler]:
     return {
         ChainRequestKind.DEPOSIT: DepositHandler(context),
         ChainRequestKind.CLAIM: ClaimHandler(context.contracts[SETTLEMENT], payouts),

@@ -7,7 +7,7 @@ spent at once, and is claimed when that root is ripe: the request waits until th
 from __future__ import annotations
 
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, claim_call
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.handler import CallBatch, NamedCall
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.money import Nano, format_usd
@@ -22,7 +22,7 @@ FUNDS_POLL_S = 5.0
 
 
 async def held_payment(
-    context: RequestContext, row: ChainRequestRow, key: SigningKey, *, spender: Contract, micro: int
+    context: ChainRequestContext, row: ChainRequestRow, key: SigningKey, *, spender: Contract, micro: int
 ) -> CallBatch:
     """The calls that let `spender` take `micro` from the key's address, or a wait. Raises InvalidField."""
     token = await context.token()
@@ -37,7 +37,7 @@ async def held_payment(
 
 
 async def _bring(
-    context: RequestContext, row: ChainRequestRow, token: Contract, address: str, missing: int
+    context: ChainRequestContext, row: ChainRequestRow, token: Contract, address: str, missing: int
 ) -> list[NamedCall] | None:
     """None while a payout root is under way."""
     hold = await context.database.credit_holds.find(row.id)
@@ -51,7 +51,7 @@ async def _bring(
     return [("faucet", context.faucet(token, address, missing))]
 
 
-async def _claim(context: RequestContext, hold: CreditHoldRow, address: str) -> list[NamedCall] | None:
+async def _claim(context: ChainRequestContext, hold: CreditHoldRow, address: str) -> list[NamedCall] | None:
     ripe = await context.database.payouts.last_ripe_epoch()
     if hold.epoch is None or ripe is None or ripe < hold.epoch:
         return None

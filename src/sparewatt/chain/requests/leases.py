@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.funding import held_payment
 from sparewatt.chain.requests.handler import CallBatch, RequestHandler
 from sparewatt.evm.contract_abi import Contract
@@ -52,7 +52,7 @@ class SignedCall:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHandler(RequestHandler):
-    context: RequestContext
+    context: ChainRequestContext
     name: str
     signed_call: SignedCall
 
@@ -155,7 +155,7 @@ SIGNED_CALLS: dict[ChainRequestKind, SignedCall] = {
 }
 
 
-def lease_handlers(context: RequestContext) -> dict[ChainRequestKind, RequestHandler]:
+def lease_handlers(context: ChainRequestContext) -> dict[ChainRequestKind, RequestHandler]:
     return {
         kind: (OrderHandler if kind is ChainRequestKind.ORDER else LeaseHandler)(context, kind.value, signed_call)
         for kind, signed_call in SIGNED_CALLS.items()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.funding import held_payment
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.core.errors import InvalidField
@@ -39,7 +39,7 @@ class _Bond(NamedTuple):
     ready_at: int
 
 
-async def provider_key(context: RequestContext, row: ChainRequestRow) -> SigningKey:
+async def provider_key(context: ChainRequestContext, row: ChainRequestRow) -> SigningKey:
     """The held key of the provider at the request's address. Raises InvalidField if it is not the account's."""
     held, custody = await context.database.providers.find_key(row.address), context.custody()
     if held is None or held.account_id != row.account_id or custody is None:
@@ -54,7 +54,7 @@ async def provider_key(context: RequestContext, row: ChainRequestRow) -> Signing
 class RegisterHandler(RequestHandler):
     """Registers, and activates: so far as the chain does not have it already."""
 
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, registry = self.context, self.context.contracts[PROVIDERS]
@@ -83,7 +83,7 @@ class RegisterHandler(RequestHandler):
 
 @dataclass(frozen=True, slots=True)
 class StatusHandler(RequestHandler):
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context = self.context
@@ -92,7 +92,7 @@ class StatusHandler(RequestHandler):
         return CallBatch((("status", await _status_call(context, key, ProviderStatus(row.params.status), nonce)),))
 
 
-async def _status_call(context: RequestContext, key: SigningKey, status: ProviderStatus, nonce: int) -> Any:
+async def _status_call(context: ChainRequestContext, key: SigningKey, status: ProviderStatus, nonce: int) -> Any:
     registry, deadline = context.contracts[PROVIDERS], await context.deadline()
     signature = context.sign(key, registry, SetStatus(key.address, status.value, nonce, deadline))
     return registry.encode_call("set_status_with_signature", key.address, status.value, deadline, signature)
@@ -102,7 +102,7 @@ async def _status_call(context: RequestContext, key: SigningKey, status: Provide
 class BondHandler(RequestHandler):
     """Out of the account's address. Credits that are held for the request become tokens there first."""
 
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         context, stakes, provider = self.context, self.context.contracts[STAKES], row.params.provider
@@ -120,7 +120,7 @@ class BondHandler(RequestHandler):
 class UnbondHandler(RequestHandler):
     """Step 0 begins the unbonding, step 1 waits for its end and withdraws, step 2 deposits that into credits."""
 
-    context: RequestContext
+    context: ChainRequestContext
     result_events: ClassVar[Sequence[str]] = (f"{STAKES}.Withdrawn",)
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
@@ -164,15 +164,19 @@ class UnbondHandler(RequestHandler):
         return stakes.encode_call("withdraw_with_signature", row.address, receiver, deadline, signature)
 
     async def _deposit(self, row: ChainRequestRow) -> None:
-        """A request of its own: the account's address signs it, and may have others under way."""
-        database = self.context.database
+        """A request of its own: the account's address signs it, and may have others under way.
+
+        Money that came to an address of the owner's own stays there.
+        """
+        database, address = self.context.database, await self._account_address(row)
+        owner = (await database.pockets.owners([address])).get(address)
+        if owner is None or not owner.is_held:
+            return
         sent = [each.tx_hash for each in await database.chain_requests.list_sent(row.id) if each.tx_hash is not None]
         micro = withdrawn(await database.chain.events_of(sent, names=self.result_events), row.address)
         if micro:
             request_id, kind = f"deposit:{row.id}", ChainRequestKind.DEPOSIT
-            await database.chain_requests.insert(
-                NewChainRequest(request_id, kind, row.account_id, await self._account_address(row), micro)
-            )
+            await database.chain_requests.insert(NewChainRequest(request_id, kind, row.account_id, address, micro))
 
     async def _account_address(self, row: ChainRequestRow) -> str:
         account = await self.context.database.accounts.find_account(row.account_id)
@@ -188,7 +192,7 @@ def withdrawn(events: Sequence[ChainEvent], provider: str) -> int:
     return sum(int(event.args["amount"]) for event in events if event.args["account"] == provider)
 
 
-def provider_handlers(context: RequestContext) -> dict[ChainRequestKind, RequestHandler]:
+def provider_handlers(context: ChainRequestContext) -> dict[ChainRequestKind, RequestHandler]:
     return {
         ChainRequestKind.REGISTER: RegisterHandler(context),
         ChainRequestKind.BOND: BondHandler(context),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
 from sparewatt.chain.outbox import enqueue
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
 from sparewatt.core.errors import InvalidField
 from sparewatt.protocol.contracts.chain_events import ChainEvent
@@ -27,7 +27,7 @@ EXIT_POLL_S = 5.0
 class WithdrawHandler(RequestHandler):
     """Step 0 withdraws what contracts owe to the address, step 1 deposits all tokens there into credits."""
 
-    context: RequestContext
+    context: ChainRequestContext
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         key, to_credits = await self.context.account_key(row), row.params.receiver is None
@@ -78,7 +78,7 @@ class ExitHandler(RequestHandler):
     The tokens are sent by `transferFrom`, which the operator's key alone may call: it has the permit.
     """
 
-    context: RequestContext
+    context: ChainRequestContext
     operator: str
     result_events: ClassVar[Sequence[str]] = (f"{SETTLEMENT}.ExitRequested",)
 
@@ -121,7 +121,7 @@ class ExitHandler(RequestHandler):
         return False
 
 
-def withdrawal_handlers(context: RequestContext, *, operator: str) -> dict[ChainRequestKind, RequestHandler]:
+def withdrawal_handlers(context: ChainRequestContext, *, operator: str) -> dict[ChainRequestKind, RequestHandler]:
     return {
         ChainRequestKind.WITHDRAW: WithdrawHandler(context),
         ChainRequestKind.EXIT: ExitHandler(context, operator),

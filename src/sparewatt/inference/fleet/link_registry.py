@@ -126,7 +126,8 @@ class LinkRegistry:
         """`links`: filled here; dispatch looks nodes up in it.
 
         `before_sending`: called by every link before its frames leave. `on_left`: called with a node that has left.
-        `on_forgotten`: called with one that is no longer known. `on_node_key`: with a node's answer to `NodeKeyRequest`.
+        `on_forgotten`: called with one that is no longer known. `on_node_key`: with a node's answer to a
+        `NodeKeyRequest`.
         """
         self.links = links
         self._ports = ports or LinkPorts()

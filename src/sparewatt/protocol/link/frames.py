@@ -4,8 +4,10 @@ A WebSocket message holds one or more frames; a frame is `op (1 byte), stream (4
 link itself; every job has a stream of its own, numbered by the gateway. Control messages are JSON. Flow control is by
 credit: a node may send `window_bytes` of a reply, and more as CREDIT arrives.
 
-    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, NODE_KEY, GOODBYE     HEAD, DATA, END, FAIL (per job)
-    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, NAMES, PROVIDER, GOODBYE     OPEN, BODY, CREDIT, CANCEL
+    node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, NODE_KEY, GOODBYE
+         of a job    HEAD, DATA, END, FAIL
+    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, NAMES, PROVIDER, GOODBYE
+         of a job    OPEN, BODY, CREDIT, CANCEL
 """
 
 from __future__ import annotations

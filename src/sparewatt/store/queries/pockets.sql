@@ -75,14 +75,16 @@ WHERE purpose = 'exit' AND at < now() - make_interval(secs => $1) AND NOT id = A
 SELECT purpose, sum(promo_nano + paid_nano)::bigint AS nano FROM credit_holds
 WHERE account_id = $1 AND epoch IS NULL GROUP BY purpose
 
--- name: lock_free_credits
+-- name: lock_credits
+-- A statement of its own: what is read after it sees the slices of whoever had the lock before.
+SELECT account FROM balances WHERE account IN ('credits:' || $1, 'promo:' || $1) ORDER BY account FOR UPDATE
+
+-- name: free_credits
 -- What of an account's credits nobody has reserved; $2 is the instance that asks.
-WITH locked AS (
-    SELECT account, nano FROM balances WHERE account IN ('credits:' || $1, 'promo:' || $1) ORDER BY account FOR UPDATE)
-SELECT split_part(l.account, ':', 1) AS name,
-    (l.nano - (SELECT coalesce(sum(s.nano), 0) FROM slices s
-        WHERE s.account = l.account AND s.instance <> $2))::bigint AS free
-FROM locked l
+SELECT split_part(b.account, ':', 1) AS name,
+    (b.nano - (SELECT coalesce(sum(s.nano), 0) FROM slices s
+        WHERE s.account = b.account AND s.instance <> $2))::bigint AS free
+FROM balances b WHERE b.account IN ('credits:' || $1, 'promo:' || $1)
 
 -- name: insert_hold
 INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nano, by_root)

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from sparewatt.chain.contracts import shipped_artifacts
-from sparewatt.chain.requests.context import RequestContext
+from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.leases import SIGNED_CALLS, lease_handlers
 from sparewatt.core.ids import AccountId
 from sparewatt.protocol.contracts.chain_events import ChainEvent
@@ -40,7 +40,7 @@ def lookup(renter: str, order_id: str) -> ChainEvent:
 
 
 def test_the_result_of_an_order_is_the_id_in_the_renters_own_lookup() -> None:
-    handler = lease_handlers(cast("RequestContext", None))[ChainRequestKind.ORDER]
+    handler = lease_handlers(cast("ChainRequestContext", None))[ChainRequestKind.ORDER]
     assert handler.result_events == ("deployment_order.PROVIDER_LOOKUP",)
     assert handler.read_result(ROW, []) == {}
     assert handler.read_result(ROW, [lookup(OTHERS, "0x1")]) == {}

@@ -19,6 +19,7 @@ from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.owner.owner_control import OwnerControl
 from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, OwnerRules, read_owner_rules
 from sparewatt.node.settings import read_saved_settings
+from sparewatt.protocol.link.frames import NodeKeyRequest
 from sparewatt.protocol.link.node_report import GpuReading
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clocks import ManualClock
@@ -190,3 +191,29 @@ async def test_drain_sets_the_stop_event_of_the_process(tmp_path: Path) -> None:
     async with controlled_node(tmp_path) as here:
         here.ask(do="drain")
         assert here.stop.is_set()
+
+
+async def test_leases_are_offered_and_saved_before_they_take_effect(tmp_path: Path) -> None:
+    wallet = "0x" + "7" * 40
+    async with controlled_node(tmp_path) as here:
+        assert here.ask(do="status")["status"]["leases"] is False
+        status = here.ask(do="leases", leases=True, lease_wallet=wallet)["status"]
+        assert (status["leases"], status["lease_wallet"]) == (True, wallet)
+        saved = (here.rig.inventory.specs.leases, read_saved_settings(tmp_path).leases)
+        here.ask(do="leases", leases=False)
+        forgotten = (here.rig.inventory.specs.leases, read_saved_settings(tmp_path).leases)
+        assert "error" in here.ask(do="leases", leases=True, lease_wallet="0x12")
+    assert (saved, forgotten) == ((True, True), (False, None))
+
+
+async def test_the_agent_signs_only_what_its_owner_allows_now(tmp_path: Path) -> None:
+    request = NodeKeyRequest(31337, "0x" + "a" * 40, "0x" + "b" * 40)
+    async with controlled_node(tmp_path) as here:
+        assert here.agent._sign_node_key(request).signature is None
+        here.ask(do="leases", leases=True)
+        assert here.agent._sign_node_key(request).signature is not None
+        here.ask(do="leases", leases=True, lease_wallet="0x" + "c" * 40)
+        assert here.agent._sign_node_key(request).signature is None
+    assert [text for text in here.notices if "provider" in text] == [
+        f"serves leases as the provider {request.provider}"
+    ]
