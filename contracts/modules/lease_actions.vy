@@ -139,6 +139,7 @@ def resume_with_signature(account: address, lease_id: bytes32, deadline: uint256
 def give_notice(lease_id: bytes32):
     """
     @notice Announce that the provider will take its machine back. Only the provider or its node key may call it.
+    @dev A provider that has not started yet cannot: it would leave its bid for nothing.
     @param lease_id The lease. It has the id of the order that it comes from.
     """
     self._give_notice(msg.sender, lease_id)
@@ -279,6 +280,7 @@ def _give_notice(caller: address, lease_id: bytes32):
     lease: lease_book.Lease = lease_book._load(lease_id)
     assert lease.state in [lease_book.PENDING, lease_book.ACTIVE, lease_book.PAUSED], "NOT_RUNNING"
     assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
+    assert not self._is_first_start(lease), "NOT_STARTED"
     assert lease.notice_at == 0, "ALREADY_NOTICED"
     lease.notice_at = block.timestamp
     lease_book._save(lease_id, lease)
@@ -311,11 +313,18 @@ def _close(caller: address, lease_id: bytes32, reason: uint256):
 
 
 @internal
+@pure
+def _is_first_start(lease: lease_book.Lease) -> bool:
+    """Its provider has not yet started in this term."""
+    return lease.state == lease_book.PENDING and not lease.resumed
+
+
+@internal
 @view
 def _start_charge(lease: lease_book.Lease) -> uint256:
     """What the renter owes if it ends the lease: the time set for a start that the provider still has time for."""
-    starting: bool = lease.state == lease_book.PENDING and block.timestamp <= lease.confirm_by
-    return lease.rate_uusd * lease.start_s // HOUR_S if starting and not lease.resumed else 0
+    charged: bool = self._is_first_start(lease) and block.timestamp <= lease.confirm_by
+    return lease.rate_uusd * lease.start_s // HOUR_S if charged else 0
 
 
 @internal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.gas import GOAL, LIFE, Meter, life_of_a_lease, report
+
 from tests.evm.machine import now, set_time
 from tests.evm.network import full_network
 

@@ -128,13 +128,33 @@ def test_a_bidder_that_resigns_before_the_start_pays_as_one_that_never_starts(ne
     assert order.provider is network.providers[HONEST_ONE]
 
 
-def test_a_bidder_that_gives_notice_at_once_is_bound_for_it(network: Network) -> None:
-    order = place_order(network, reclaim_s=100, start_s=30)
+@pytest.mark.parametrize("reclaim_s", [0, 10, 100])
+def test_a_notice_before_the_start_is_no_way_out(network: Network, reclaim_s: int) -> None:
+    """It would end the order, or leave it, for nothing as soon as the notice is shorter than the time to start."""
+    order = place_order(network, reclaim_s=reclaim_s, start_s=30)
     auctions = Auctions(order)
     book = auctions.bids({0: PENNY, HONEST_ONE: HONEST})
-    network.orders.give_notice(order.order_id, who=order.provider.address)
-    wait(31)
-    assert auctions.hand_over(book, NO_START) == BID_BOND
+    winner = order.provider.address
+    with refused("NOT_STARTED"):
+        network.orders.give_notice(order.order_id, who=winner)
+    wait(29)
+    with refused("NOTICE_NOT_OVER"):
+        network.orders.close(order.order_id, 3, who=winner)
+    assert auctions.hand_over(book, RESIGNED, who=winner) == BID_BOND
+    order.take_over(book, 1)
+    assert order.provider is network.providers[HONEST_ONE]
+
+
+def test_after_a_resume_a_provider_gives_notice_before_it_starts_again(network: Network) -> None:
+    order = place_order(network)
+    order.started({0: HONEST})
+    provider = order.provider.address
+    network.orders.pause(order.order_id, who=RENTER.address)
+    network.orders.resume(order.order_id, who=RENTER.address)
+    network.orders.give_notice(order.order_id, who=provider)
+    wait(order.policy.reclaim_s)
+    network.orders.close(order.order_id, 3, who=provider)
+    assert bond_of(network, 0) == network.stakes.free_bond(provider) == 100 * USD
 
 
 @pytest.mark.parametrize("way", ["unbond", "maintenance", "leave", "change key"])

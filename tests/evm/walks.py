@@ -37,6 +37,7 @@ from tests.evm.network import (
 PEOPLE = sorted((key(n) for n in range(200, 204)), key=lambda k: k.address)
 PERSON = st.integers(0, len(PEOPLE) - 1)
 AMOUNT = st.one_of(st.integers(0, 50), st.integers(0, 10 * USD), st.just(2**256 - 1))
+PLACES = 32
 SECONDS = st.sampled_from([1, 7, 31, 61, 400, 3601, 90_000])
 
 
@@ -45,12 +46,20 @@ def deployed_network() -> Network:
     return full_network()
 
 
+@cache
+def crowded_network() -> Network:
+    """Two places of the validators' set are free."""
+    return full_network(n_validators=30, n_providers=1)
+
+
 class Walk(RuleBasedStateMachine):
     """A network that is rolled back at the end of the walk."""
 
+    deployed = staticmethod(deployed_network)
+
     def __init__(self) -> None:
         super().__init__()
-        self.network = deployed_network()
+        self.network = self.deployed()
         self.exits = ExitStack()
         self.exits.enter_context(rolled_back())
         for person in PEOPLE:
@@ -182,18 +191,21 @@ class SettlementWalk(Walk):
 
 
 class StakeWalk(Walk):
+    """Four people want the last two places, or those of the others, who do nothing."""
+
+    deployed = staticmethod(crowded_network)
+
     def __init__(self) -> None:
         super().__init__()
         self.stakes = self.network.stakes
         self.keys = 5000
         self.dispute = self.network.dispute.address
         self.others = self.stakes.held()
-        self.total = self.stakes.total_at(self.stakes.version())
 
     def vaults(self) -> list[Contract]:
         return [self.stakes]
 
-    @rule(person=PERSON, amount=st.sampled_from([0, MIN_STAKE - 1, MIN_STAKE, 3 * MIN_STAKE]))
+    @rule(person=PERSON, amount=st.sampled_from([MIN_STAKE - 1, MIN_STAKE, MIN_STAKE * 11 // 10 + 1, 3 * MIN_STAKE]))
     def join(self, person: int, amount: int) -> None:
         self.stakes_with_key("join", person, "http://v", amount)
 
@@ -257,8 +269,10 @@ class StakeWalk(Walk):
         stakes = self.stakes
         known = {person.address: stakes.validator_of(person.address) for person in PEOPLE}
         weights = {address: 0 if jailed else stake for address, (_, stake, _, _, jailed, _, _) in known.items()}
-        assert stakes.total_at(stakes.version()) == self.total + sum(weights.values())
-        assert {a for a in stakes.all_operators() if a in known} == {a for a, weight in weights.items() if weight}
+        placed = set(stakes.all_operators())
+        assert len(placed) <= PLACES
+        assert stakes.total_at(stakes.version()) == sum(weights.values()) + MIN_STAKE * len(placed - known.keys())
+        assert placed & known.keys() == {a for a, weight in weights.items() if weight}
         staked = sum(stake + unbonding + pending for _, stake, unbonding, _, _, pending, _ in known.values())
         bonds = sum(sum(stakes.bond_of(address)[:3]) for address in known)
         owed = sum(stakes.owed(address) for address in (*known, INSURANCE))

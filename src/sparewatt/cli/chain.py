@@ -94,6 +94,33 @@ def deploy(
         output.note("This release has no contracts to deploy.")
 
 
+@chain.command("guard")
+@click.argument("action", type=click.Choice(["strike", "stop", "lift"]))
+@click.option("--pool", type=click.Choice(["credits", "rewards"]), default="credits", show_default=True)
+@click.option("--key", type=click.Path(path_type=Path), help="The guardian's key.  [default: DATA/guardian.key]")
+@url_option
+@data_option
+@json_option
+@examples("sparewatt chain guard strike", "sparewatt chain guard stop --key ./guardian.key")
+def guard(*, action: str, pool: str, key: Path | None, chain_url: str | None, data: Path, as_json: bool) -> None:
+    """Strike a payout root that is still in its delay, stop a pool's roots, or lift the stop.
+
+    For the guardian, when a root is not the one that the books give: the operator's key may be stolen. A struck root
+    pays nothing. Claims of older roots and exits of depositors go on, also while a pool is stopped.
+    """
+    from sparewatt.chain.guard import GuardAction
+    from sparewatt.chain.guard import guard as do
+
+    tx_hash = _with_chain(
+        chain_url, lambda client: do(client, data, action=GuardAction(action), pool=pool, key_file=key)
+    )
+    if as_json:
+        output.print_json({"action": action, "pool": pool, "tx_hash": tx_hash})
+    else:
+        done = {"strike": "Struck the last root of", "stop": "Stopped", "lift": "Lifted the stop of"}[action]
+        output.print_lines([f"{done} the pool of {pool} ({tx_hash})."])
+
+
 @chain.command("fund")
 @click.argument("address")
 @click.option("--amount", default="100", show_default=True, help="In dollars of the test token.")

@@ -51,7 +51,7 @@ def test_status_of_a_network_without_a_chain_says_what_is_missing(network: FakeN
     assert "This network has no chain." in result.stderr
 
 
-@pytest.mark.parametrize("words", [("deploy",), ("fund", ADDRESS), ("sync",)])
+@pytest.mark.parametrize("words", [("deploy",), ("guard", "strike"), ("fund", ADDRESS), ("sync",)])
 def test_a_command_that_needs_a_chain_says_how_to_get_one(words: tuple[str, ...]) -> None:
     result = run_alone("chain", *words, "--json")
     assert result.exit_code == 1
@@ -70,6 +70,21 @@ def test_a_chain_that_does_not_answer_is_an_error_and_no_trace(tmp_path: Path) -
     result = run_alone("chain", "deploy", "--chain-url", "http://127.0.0.1:1", "--data", str(tmp_path / "chain"))
     assert result.exit_code == 1
     assert "does not answer" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("deploy", "--plan", "public"), "--token"),
+        (("deploy", "--plan", "nowhere.json"), "no plan of a deployment"),
+        (("guard", "strike"), "guardian's key"),
+    ],
+)
+def test_what_is_missing_is_said_before_the_chain_is_asked(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    result = run_alone("chain", *words, "--chain-url", "http://127.0.0.1:1", "--data", str(tmp_path / "chain"))
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert not (tmp_path / "chain").exists()
 
 
 def test_fund_without_contracts_says_what_to_do(tmp_path: Path) -> None:
