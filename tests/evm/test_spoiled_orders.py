@@ -5,15 +5,18 @@ The orders here pay at most $3 an hour, so the bid bond is $0.50, and an honest 
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+
 import pytest
 
 from sparewatt.market.rule import BidBook
 from sparewatt.protocol.contracts.meta_transactions import NodeKey
 from tests.evm.auction import RENTER, STRANGER, Order, place_order
-from tests.evm.machine import refused, wait
+from tests.evm.machine import Reverted, refused, wait
 from tests.evm.network import ATTEMPT_S, GUARDIAN, INSURANCE, UNBOND_S, USD, Network, key
 
-UNPLACED, VACANT = 4, 6
+PENDING, UNPLACED, VACANT = 1, 4, 6
 UNMATCHED = 3
 NO_START, RESIGNED = 16, 18
 PENNY, HONEST = 1, 2 * USD
@@ -269,3 +272,83 @@ def test_a_renter_that_orders_and_closes_before_the_start_pays_each_time(network
     assert charges == [HONEST * 360 // 3600 * 95 // 100] * 5
     assert bond_of(network, 0) == 100 * USD
     assert network.escrow.owed(RENTER.address) == 10 * USD - HONEST // 10
+
+
+BEFORE = ("nothing", "unbond", "maintenance", "empty the own bond")
+AFTER = ("wait", "resign", "claim")
+
+
+def act_before_the_certificate(network: Network, attacker: int, act: str) -> None:
+    me, stakes = network.providers[attacker].address, network.stakes
+    free = stakes.free_bond(me)
+    if act == "unbond" and free:
+        stakes.unbond_bond(free, who=me)
+    elif act == "maintenance" and network.registry.status_of(me) == 2:
+        network.registry.set_status(3, who=me)
+    elif act == "empty the own bond":
+        excess = max(0, bond_of(network, attacker) - BID_BOND + 1)
+        stakes.forfeit_bond(me, excess, me, me, who=network.book.address)
+
+
+def wealth(network: Network) -> int:
+    addresses = [network.providers[number].address for number in ATTACKERS]
+    owed: int = sum(network.stakes.owed(address) + network.escrow.owed(address) for address in addresses)
+    return owed + sum(bond_of(network, number) for number in ATTACKERS)
+
+
+def play_attempt(auctions: Auctions, rng: random.Random) -> bool:
+    """One attempt with three spoilers and an honest bidder that follows the rules. True if the latter has the lease."""
+    order, network = auctions.order, auctions.order.network
+    honest = network.providers[HONEST_ONE].address
+    for attacker in ATTACKERS:
+        act_before_the_certificate(network, attacker, rng.choice(BEFORE))
+    bids = {number: PENNY for number in ATTACKERS if rng.random() < 0.8}
+    book = auctions.bids({**bids, HONEST_ONE: HONEST})
+    chosen = [award.provider for award in order.record(book).chosen]
+    while order.lease["state"] in (PENDING, VACANT):
+        lease = order.lease
+        if lease["provider"] == honest:
+            order.confirm()
+            return True
+        if lease["state"] == PENDING and rng.choice(AFTER) == "resign":
+            auctions.hand_over(book, RESIGNED, who=lease["provider"])
+        elif lease["state"] == PENDING:
+            wait(order.policy.start_s + 1)
+            auctions.hand_over(book, NO_START)
+        else:
+            claim_in_turn(order, book, chosen, rng)
+    return False
+
+
+def claim_in_turn(order: Order, book: BidBook, chosen: list[str], rng: random.Random) -> None:
+    """Each stand-in has its turn; the honest one takes it. If nobody does, the attempt is over."""
+    honest = order.network.providers[HONEST_ONE].address
+    for position in range(order.lease["position"] + 1, 3):
+        claims = chosen[position] == honest or (int(chosen[position], 16) and rng.choice(AFTER) == "claim")
+        with suppress(Reverted):  # a spoiler may have too little bond
+            if claims:
+                order.take_over(book, position)
+                return
+        wait(order.policy.standin_s)
+    wait(3 * order.policy.standin_s)
+    order.network.orders.expire_attempt(order.order_id)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_spoilers_do_an_attempt_costs_a_bid_bond_and_nobody_spoils_two(network: Network, seed: int) -> None:
+    rng = random.Random(seed)
+    order = place_order(network, max_attempts=len(ATTACKERS))
+    auctions = Auctions(order)
+    for attempt in range(len(ATTACKERS) + 1):
+        if attempt:
+            auctions.reopen()
+        before, out = wealth(network), len(auctions.out)
+        if play_attempt(auctions, rng):
+            break
+        assert before - wealth(network) >= BID_BOND
+        assert len(auctions.out) > out
+        for attacker in ATTACKERS:  # each fills its bond up again
+            me = network.providers[attacker].address
+            network.stakes.deposit_bond(me, 10 * USD, who=me)
+    assert order.provider is network.providers[HONEST_ONE]
+    assert bond_of(network, HONEST_ONE) == 100 * USD
