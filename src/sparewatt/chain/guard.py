@@ -8,12 +8,12 @@ from pathlib import Path
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.contracts import get_record, shipped_contracts
 from sparewatt.chain.deployment import send_directly
-from sparewatt.chain.model import hex_of
 from sparewatt.chain.money.settlement_contract import SETTLEMENT, call_view
 from sparewatt.chain.signer import GUARDIAN_KEY, load_or_make_key
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, StartupError
 from sparewatt.core.rng import SystemRng
+from sparewatt.evm.model import hex_of
 
 POOLS = {"credits": 0, "rewards": 1}
 
