@@ -10,9 +10,17 @@ import re
 from dataclasses import dataclass
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import ChainUnavailable, IdReused, InsufficientCredits, InvalidField, RateLimited
+from sparewatt.core.errors import (
+    ChainUnavailable,
+    ContractsOutdated,
+    IdReused,
+    InsufficientCredits,
+    InvalidField,
+    RateLimited,
+)
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano, format_usd
+from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.store.chain_requests import ChainRequestRow, InsertLimit, NewChainRequest
 from sparewatt.store.credit_holds import REQUEST, CreditHoldRow
@@ -94,17 +102,19 @@ class LeaseRequestService:
         await self._require_chain()
         address = await self._address_of(account)
         new = NewChainRequest(f"{kind.value}:{account}:{reference}", kind, account, address, micro, params)
-        requests = self.database.chain_requests
-        is_held = micro > 0 and await requests.find(new.id) is None and await self._hold(new)
-        await requests.insert(new, limit=limit_of(kind))
-        row = await requests.find(new.id)
-        if row is None:
+        requests = ChainRequestClient(self.database.chain_requests, self.clock)
+        is_held = micro > 0 and await requests.store.find(new.id) is None and await self._hold(new)
+        try:
+            _, row = await requests.submit(new, limit=limit_of(kind))
+        except (RateLimited, ContractsOutdated) as error:
             if is_held:
                 await self.database.credit_holds.release(new.id)
+            if isinstance(error, ContractsOutdated):
+                raise
             raise RateLimited(
                 f"This account has too many requests under way on the chain, or {ORDERS_PER_HOUR} orders in the last "
                 "hour. Try again later."
-            )
+            ) from None
         if (row.micro, row.params) != (new.micro, new.params):
             raise IdReused("This id was used before, for something else, so nothing was done.", param="id")
         return row

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from sparewatt.core.clock import Clock, sleep_until
 from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, RateLimited
-from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, ChainRequestStore, NewChainRequest
+from sparewatt.store.chain_requests import (
+    ChainRequestRow,
+    ChainRequestState,
+    ChainRequestStore,
+    InsertLimit,
+    NewChainRequest,
+)
 
 WAIT_S = 20.0
 """How long an HTTP request waits until a chain request is final: seconds on a local chain. It continues after that."""
@@ -23,10 +29,10 @@ class ChainRequestClient:
     store: ChainRequestStore
     clock: Clock
 
-    async def submit(self, new: NewChainRequest) -> tuple[bool, ChainRequestRow]:
+    async def submit(self, new: NewChainRequest, *, limit: InsertLimit | None = None) -> tuple[bool, ChainRequestRow]:
         """Whether it is new, and the stored request of its id. Raises RateLimited or ContractsOutdated."""
         await self._require_working_chain()
-        is_new = await self.store.insert(new)
+        is_new = await self.store.insert(new, limit=limit)
         row = await self.store.find(new.id)
         if row is None:
             raise RateLimited("This account has too much under way on the chain. Wait until some of it is done.")

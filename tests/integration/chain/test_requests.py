@@ -267,3 +267,15 @@ async def test_a_new_request_wakes_whoever_listens(requesting: Requesting) -> No
         await deposit(requesting, account, "a")
         async with asyncio.timeout(10):
             await inserted.wait()
+
+
+async def test_a_listener_whose_connection_is_cut_ends_quietly_and_can_be_made_again(
+    requesting: Requesting, dsn: str
+) -> None:
+    account, requests = await requesting.make_account(1), requesting.database.chain_requests
+    async with requests.inserted():
+        await execute(dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+    async with requests.inserted() as inserted:
+        await deposit(requesting, account, "a")
+        async with asyncio.timeout(10):
+            await inserted.wait()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from json import JSONDecodeError
+
 import aiohttp
 import pytest
 from eth_abi.abi import encode
@@ -28,7 +30,15 @@ def test_a_nodes_refusal_is_reported_on_one_short_line() -> None:
     assert len(caught.value.message) < 300
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), ConnectionRefusedError(), aiohttp.ClientConnectionError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError(),
+        ConnectionRefusedError(),
+        aiohttp.ClientConnectionError(),
+        JSONDecodeError("a proxy's page", "<html>", 0),
+    ],
+)
 def test_a_chain_that_is_away_is_unavailable(error: Exception) -> None:
     with pytest.raises(ChainUnavailable), translate_chain_errors():
         raise error
