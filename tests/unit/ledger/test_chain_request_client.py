@@ -22,6 +22,9 @@ class SlowRequests(ChainRequestStore):
         self.looks = looks
         self.is_full = False
 
+    async def problem(self) -> str | None:
+        return None
+
     async def insert(self, new: NewChainRequest, *_: object, **__: object) -> bool:
         if new.id in self.rows or self.is_full:
             return False
