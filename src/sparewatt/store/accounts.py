@@ -133,7 +133,7 @@ class AccountStore(Store):
         return [row["address"] for row in await self._pool.rows("former_addresses", account_id)]
 
     async def set_own_address(self, account_id: AccountId, *, held: str, own: str) -> bool:
-        """Replace the held address by one of the account's own. The held key is kept. False if `held` is not its own."""
+        """Replace the held address by one of the account's own. The held key is kept. False if it has none."""
         async with self._pool.transaction() as connection:
             if await connection.fetchval(sql("keep_former_key"), account_id, held) is None:
                 return False

@@ -119,9 +119,7 @@ class PocketStore(Store):
             view = await _read_view(connection, keys, addresses, tx_hash)
             entry = decide(view)
             for row in entry.changed:
-                name = "delete_pocket" if _is_over(row) else "set_pocket"
-                values = (row.pocket.value, row.id) if _is_over(row) else _values(row)
-                await connection.execute(sql(name), *values)
+                await _write(connection, row)
             if entry.uses_hold is not None:
                 await drop_hold_within(connection, entry.uses_hold)
             for transfer in entry.transfers:
@@ -143,13 +141,16 @@ class PocketStore(Store):
         return {row["address"]: AccountId(row["account_id"]) for row in rows}
 
 
+async def _write(connection: PgConnection, row: PocketRow) -> None:
+    if _is_over(row):
+        await connection.execute(sql("delete_pocket"), row.pocket.value, row.id)
+    else:
+        await connection.execute(sql("set_pocket"), row.pocket.value, row.id, row.address, row.micro)
+
+
 def _is_over(row: PocketRow) -> bool:
     """An empty lease keeps its row: compensation may still come to its renter."""
     return row.micro == 0 and row.pocket is not Pocket.ESCROW
-
-
-def _values(row: PocketRow) -> tuple[Any, ...]:
-    return row.pocket.value, row.id, row.address, row.micro
 
 
 async def _read_view(

@@ -447,7 +447,8 @@ def main(url: str, dsn: str, folder: str) -> None:
             _, status = os.waitpid(pid, 0)
             if not os.WIFSIGNALED(status):
                 sys.exit("a life ended by itself")
-        print("killed", flush=True)
+        sys.stdout.write("killed\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
-from sparewatt.core.errors import InsufficientCredits
+from sparewatt.core.errors import InsufficientCredits, InvalidField, UnprocessableContent
+from sparewatt.core.money import Nano
 from sparewatt.localnet.anvil import Anvil
 from tests.integration.chain.bookkeeping import DOLLAR, RECEIVER, Bookkeeping, quick_plan, walk_with_mishaps
 from tests.integration.chain.settling import OWNER, USER, open_settling
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -138,3 +143,50 @@ async def test_a_process_that_is_killed_between_any_two_steps_loses_and_invents_
     anvil: Anvil, dsn: str, tmp_path: Path
 ) -> None:
     await walk_with_mishaps(anvil, dsn, tmp_path / "chain", seed=3, kills=1)
+
+
+# as gateways ask for it
+
+
+async def while_it_works(books: Bookkeeping, asking: Coroutine[Any, Any, T]) -> T:
+    """The chain's process works while a gateway waits."""
+    task = asyncio.create_task(asking)
+
+    async def is_done() -> bool:
+        await asyncio.sleep(0.02)
+        return task.done()
+
+    await books.settling.until(is_done, "there is no answer")
+    return task.result()
+
+
+async def test_a_gateway_withdraws_collects_and_audits(books: Bookkeeping) -> None:
+    await books.deposit(20, "one")
+    service = books.service
+    row = await while_it_works(books, service.withdraw(USER, Nano(4 * DOLLAR), receiver=RECEIVER, reference="w"))
+    assert row.result["micro"] == 4_000_000
+    assert (await service.holdings(USER)).held_for_exits == 4 * DOLLAR
+    with pytest.raises(UnprocessableContent, match="under way"):
+        await service.withdraw(USER, DOLLAR, receiver=None, reference="another")
+    report = await while_it_works(books, service.audit())
+    assert report is not None
+    assert report.in_order
+    await books.until_paid_out()
+    await books.until_ended(row.id)
+    assert await books.settling.tokens_at(RECEIVER) == 4_000_000
+    order_id = await books.order(5, "o")
+    assert (await service.holdings(USER)).escrow == 5_000_000
+    await books.cancel(order_id, "c")
+    assert (await service.holdings(USER)).owed == 5_000_000
+    await while_it_works(books, service.collect(USER, reference="back"))
+    assert await books.balance(f"credits:{USER}") == 16 * DOLLAR
+
+
+async def test_more_than_there_is_or_than_was_deposited_cannot_be_withdrawn(books: Bookkeeping) -> None:
+    await books.deposit(2, "one")
+    await books.give(30)
+    with pytest.raises(InsufficientCredits, match="Free ones stay"):
+        await books.service.withdraw(USER, Nano(3 * DOLLAR), receiver=None, reference="w")
+    with pytest.raises(InvalidField, match="six decimals"):
+        await books.service.withdraw(USER, Nano(1), receiver=None, reference="w")
+    assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 0

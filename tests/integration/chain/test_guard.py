@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sparewatt.evm.contract_abi import Contract
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.commands import deploy, fund
 from sparewatt.chain.contracts import DeploymentRecord, shipped_contracts
@@ -16,6 +15,7 @@ from sparewatt.chain.guard import GuardAction, guard
 from sparewatt.chain.money.settlement_contract import call_view
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainReverted, StartupError
+from sparewatt.evm.contract_abi import Contract
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.setting import Setting

@@ -82,6 +82,7 @@ class ChainRequestProcessor:
             case StepOutcome.FAILED:
                 await self._fail(row, f"the contract says {sent[-1].reason or 'no'}.")
             case StepOutcome.DONE if row.more_steps:
+                await self._note_result(row, sent)
                 await self.requests.begin_next_step(row)
             case StepOutcome.DONE:
                 await self._finish(row, sent)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from eth_abi.abi import decode
 
-from sparewatt.chain.money.settlement_contract import CREDIT_POOL_ID, claim_call
+from sparewatt.chain.money.settlement_contract import claim_call
 from sparewatt.core.ids import AccountId
 from sparewatt.evm.contract_abi import AbiEntry, AbiParam, Contract
 from sparewatt.ledger.payouts import PayoutLeafProof
+from sparewatt.ledger.pockets import CREDIT_POOL_ID
 from sparewatt.store.payouts import PayoutLeafRow
 
 ADDRESS, ACCOUNT = "0x" + "11" * 20, "0x" + "22" * 20
