@@ -329,6 +329,13 @@ class MarketWalk(MarketWorld):
         auction = self.order_with(ACTIVE)
         self.network.escrow.settle(auction.order_id, who=STRANGER)
 
+    def an_hour_is_settled(self) -> None:
+        """Small deposits are used up, and their leases paused as empty."""
+        self.order_with(ACTIVE)
+        self.advance(3_601)
+        for auction in self.auctions:
+            self.attempt(self.network.escrow, "settle", auction.order_id, who=STRANGER)
+
     def top_up_griefer(self) -> None:
         """Tops up a lease of somebody else by too little, or just enough."""
         auction = self.any_order()
@@ -396,7 +403,8 @@ USUAL: dict[Callable[[MarketWalk], None], int] = {
     MarketWalk.watchdog_reports_who_did_not_start: 6,
     MarketWalk.expirer: 2,
     MarketWalk.bonds_again: 2,
-    MarketWalk.settler: 10,
+    MarketWalk.settler: 4,
+    MarketWalk.an_hour_is_settled: 4,
 }
 ATTACKERS: dict[Callable[[MarketWalk], None], int] = {
     MarketWalk.penny_bidder: 24,
