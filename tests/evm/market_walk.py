@@ -38,7 +38,7 @@ from tests.evm.market_world import (
 from tests.evm.network import ATTEMPT_S, USD, Provider, key
 from tests.evm.walks import PEOPLE, deployed_network
 
-SECONDS = (1, 5, 5, 11, 11, 21, 21, 31, 31, 61, 200, 601, 3_601)
+SECONDS = (1, 5, 5, 11, 11, 21, 31, 31, 61, 200, 601, 1_201, 3_601)
 RUNNING = (PENDING, ACTIVE, PAUSED)
 
 
@@ -329,6 +329,13 @@ class MarketWalk(MarketWorld):
         auction = self.order_with(ACTIVE)
         self.network.escrow.settle(auction.order_id, who=STRANGER)
 
+    def an_hour_is_settled(self) -> None:
+        """Small deposits are used up, and their leases paused as empty."""
+        self.order_with(ACTIVE)
+        self.advance(3_601)
+        for auction in self.auctions:
+            self.attempt(self.network.escrow, "settle", auction.order_id, who=STRANGER)
+
     def top_up_griefer(self) -> None:
         """Tops up a lease of somebody else by too little, or just enough."""
         auction = self.any_order()
@@ -391,16 +398,17 @@ class MarketWalk(MarketWorld):
 USUAL: dict[Callable[[MarketWalk], None], int] = {
     MarketWalk.time_passes: 8,
     MarketWalk.renter_orders: 6,
-    MarketWalk.validators_certify: 12,
-    MarketWalk.hostile_provider_starts: 5,
+    MarketWalk.validators_certify: 30,
+    MarketWalk.hostile_provider_starts: 10,
     MarketWalk.watchdog_reports_who_did_not_start: 6,
-    MarketWalk.expirer: 4,
-    MarketWalk.bonds_again: 4,
-    MarketWalk.settler: 3,
+    MarketWalk.expirer: 2,
+    MarketWalk.bonds_again: 2,
+    MarketWalk.settler: 4,
+    MarketWalk.an_hour_is_settled: 4,
 }
 ATTACKERS: dict[Callable[[MarketWalk], None], int] = {
-    MarketWalk.penny_bidder: 12,
-    MarketWalk.reopener: 6,
+    MarketWalk.penny_bidder: 24,
+    MarketWalk.reopener: 4,
     MarketWalk.unbonder: 2,
     MarketWalk.unbonder_fetches: 1,
     MarketWalk.maintenance_dodger: 3,
@@ -415,10 +423,10 @@ ATTACKERS: dict[Callable[[MarketWalk], None], int] = {
     MarketWalk.node_that_is_down: 2,
     MarketWalk.old_down: 2,
     MarketWalk.false_down: 1,
-    MarketWalk.endless_pauser: 4,
+    MarketWalk.endless_pauser: 10,
     MarketWalk.twin_replayer: 1,
-    MarketWalk.resumer: 2,
-    MarketWalk.early_empty_closer: 2,
+    MarketWalk.resumer: 3,
+    MarketWalk.early_empty_closer: 8,
     MarketWalk.early_canceller: 1,
     MarketWalk.duration_closer: 1,
     MarketWalk.top_up_griefer: 2,

@@ -36,6 +36,8 @@ STEPS = int(os.environ.get("CONTRACT_STEPS", "200000"))
 CASES = int(os.environ.get("CONTRACT_CASES", "10000"))
 SEED = int(os.environ.get("CONTRACT_SEED", "1"))
 STEPS_PER_WALK = 100
+ACTS_ALL_IN = 20_000
+"""Steps of the market's walk in which every kind of attacker must have acted."""
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "contracts.md"
 
 HEAD = """# Contracts over long counts
@@ -65,7 +67,8 @@ def test_no_attacker_of_the_market_gains_and_no_honest_party_loses() -> None:
 
 
 def check_all_acts(counts: Counter[str]) -> None:
-    assert set(counts) == {act.__name__ for act in ACTS}, "some kind of attacker never came to act"
+    never = {act.__name__ for act in ACTS} - set(counts)
+    assert not never or counts.total() < ACTS_ALL_IN, f"never came to act: {never}"
 
 
 @pytest.mark.parametrize("walk", WALKS, ids=lambda walk: walk.__name__)
