@@ -83,9 +83,6 @@ class MemoryRequests(ChainRequestStore):
         self.trouble: str | None = None
         self._providers = providers
 
-    async def problem(self) -> str | None:
-        return None
-
     async def insert(self, new: NewChainRequest, *_: Any, **__: Any) -> bool:
         if new.id in self.rows or self.is_full:
             return False

@@ -26,12 +26,6 @@ class SlowRequests(ChainRequestStore):
     async def problem(self) -> str | None:
         return self.trouble
 
-    async def problem(self) -> str | None:
-        return None
-
-    async def problem(self) -> str | None:
-        return None
-
     async def insert(self, new: NewChainRequest, *_: object, **__: object) -> bool:
         if new.id in self.rows or self.is_full:
             return False
