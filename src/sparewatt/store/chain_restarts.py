@@ -42,11 +42,12 @@ class ChainRestartStore(Store):
             money = await _money_on_chain(connection)
             for transfer in decide(restart["number"], money, restart["unix_s"]):
                 await post_transfer_within(connection, transfer)
-            for query in (
-                *("forget_signed", "forget_outbox", "release_all_holds", "forget_holds", "fail_decided_requests"),
-                *("forget_chain", "forget_leaves", "forget_batches", "clear_chain_problem"),
+            for statement in (
+                *(sql("forget_signed"), sql("forget_outbox")),
+                *(sql("release_all_holds"), sql("forget_holds"), sql("fail_decided_requests")),
+                *(sql("forget_chain"), sql("forget_leaves"), sql("forget_batches"), sql("clear_chain_problem")),
             ):
-                await connection.execute(sql(query))
+                await connection.execute(statement)
             await connection.execute(sql("note_events_removed"), -1)
         return True
 

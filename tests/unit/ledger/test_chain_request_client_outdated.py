@@ -30,7 +30,7 @@ class Requests:
     async def problem(self) -> str | None:
         return self.trouble
 
-    async def insert(self, new: NewChainRequest) -> bool:
+    async def insert(self, new: NewChainRequest, **_: object) -> bool:
         if self.is_full or new.id in self.rows:
             return False
         self.rows[new.id] = ChainRequestRow(new.id, new.kind, new.account_id, new.address, new.micro, new.params)

@@ -73,4 +73,4 @@ async def test_contracts_of_another_release_are_told_in_the_note(trouble: str | 
 
 
 async def test_a_network_without_a_chain_says_so_first() -> None:
-    assert "no chain" in (await show(OUTDATED, chain_url=None)).note
+    assert "this network has none" in (await show(OUTDATED, chain_url=None)).note
