@@ -38,7 +38,8 @@ implements: ILeases
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
     sisters.registry, sisters.stakes, sisters.escrow, sisters.tasks,
-    order_book.order_count, order_book.order_of, order_book.opened_at, order_reads.open_order, order_reads.order_facts,
+    order_book.order_count, order_book.order_of, order_book.opened_at, order_book.stake_version_at,
+    order_reads.open_order, order_reads.order_facts,
     lease_book.lease_of,
     lease_actions.confirm_start, lease_actions.confirm_start_with_signature,
     lease_actions.pause, lease_actions.pause_with_signature,
@@ -205,7 +206,7 @@ def expire_attempt(order_id: bytes32):
     if vacant:
         assert block.timestamp > lease.confirm_by, "STAND_INS_HAVE_TIME"
     elif order.state == order_book.OPEN:
-        assert block.timestamp > order_book.opened_at[order_id][order.attempt] + ATTEMPT_S, "ATTEMPT_NOT_OVER"
+        assert block.timestamp > order_book._opened_at(order_id, order.attempt) + ATTEMPT_S, "ATTEMPT_NOT_OVER"
     else:
         assert order.state == order_book.UNMATCHED, "NOT_OPEN"
         assert final, "ORDER_NOT_EXPIRED"
@@ -312,7 +313,7 @@ def _open(order_id: bytes32, order: order_book.Order, policy: match_rule.Policy)
     opened.snapshot_epoch = convert(staticcall sisters.tasks.latest_epoch(), uint256)
     assert opened.snapshot_epoch > 0, "NO_SNAPSHOT"
     order_book._save(order_id, opened)
-    order_book.opened_at[order_id][opened.attempt] = block.timestamp
+    order_book._note_opening(order_id, opened.attempt, opened.stake_version)
     log PROVIDER_LOOKUP(
         order_id=order_id,
         attempt=opened.attempt,

@@ -166,7 +166,7 @@ class MarketWalk(MarketWorld):
         """Goes to maintenance after its bid, or leaves and registers again."""
         provider, registry = self.any_hostile(), self.network.registry
         if registry.status_of(provider.address) == LEFT:
-            claims = (1, 2, 3, 4, 8, USD, bytes(32))
+            claims = (1, 2, 3, 4, 24, 8, USD, bytes(32))
             registry.register(claims, provider.node_key.address, b"", who=provider.address)
         status = self.rng.choice([IN_SERVICE, IN_SERVICE, MAINTENANCE, LEFT])
         self.attempt(registry, "set_status", status, who=provider.address)
