@@ -165,6 +165,7 @@ def reopen(order_id: bytes32, policy: match_rule.Policy):
     """
     @notice Open a new auction for an order without a provider. Anyone may call it as often as the renter allowed;
             beyond that only the renter.
+    @dev The deposit must be what a new order needs: a lease that lost its provider may have used it up.
     @param order_id The order.
     @param policy The policy of the order, unchanged.
     """
@@ -301,8 +302,15 @@ def _create(
     lease_book._note_terms(order_id, policy)
     self._open(order_id, order, policy)
     received: uint256 = extcall sisters.escrow.open(order_id, renter, deposit)
-    assert received >= convert(policy.max_price_uusd, uint256) * MIN_DEPOSIT_S // HOUR_S, "DEPOSIT_TOO_SMALL"
+    self._require_deposit(received, policy)
     return order_id
+
+
+@internal
+@pure
+def _require_deposit(deposit: uint256, policy: match_rule.Policy):
+    """Whoever wins an auction is bound without being asked again, so a deposit backs each of them."""
+    assert deposit >= convert(policy.max_price_uusd, uint256) * MIN_DEPOSIT_S // HOUR_S, "DEPOSIT_TOO_SMALL"
 
 
 @internal
@@ -335,6 +343,7 @@ def _reopen(caller: address, order_id: bytes32, policy: match_rule.Policy):
     assert order.attempt <= order.attempts_max or caller == order.renter, "NO_ATTEMPT_LEFT"
     assert block.timestamp <= order.expires_at, "ORDER_EXPIRED"
     assert match_rule._policy_hash(policy) == order.policy_hash, "WRONG_POLICY"
+    self._require_deposit(staticcall sisters.escrow.deposit_of(order_id), policy)
     self._open(order_id, order, policy)
 
 

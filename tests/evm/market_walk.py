@@ -135,7 +135,8 @@ class MarketWalk(MarketWorld):
         _, state, most, attempt, _, _, expires_at, *_ = self.network.orders.order_of(auction.order_id)
         policy = auction.policy.values()
         done = self.attempt(self.network.orders, "reopen", auction.order_id, policy, who=STRANGER)
-        assert done == (state == UNMATCHED and attempt + 1 <= most and now() <= expires_at)
+        backed = auction.deposit >= auction.policy.max_price_uusd // 6
+        assert done == (state == UNMATCHED and attempt + 1 <= most and now() <= expires_at and backed)
         if done:
             auction.attempt += 1
             self.open_attempt(auction)

@@ -276,3 +276,22 @@ def test_an_update_does_not_wipe_out_an_hour_that_was_earned(network: Network) -
     network.moves.accept_update(order.order_id, *cheaper, who=provider)
     assert paid_to(order, provider) == USD
     assert order.lease["locked"] == USD
+
+
+def test_nobody_is_bound_by_an_auction_without_a_deposit(network: Network) -> None:
+    """A lease that used up its deposit is opened again: its winner would have to start, unpaid, for the grace."""
+    order, book = running(network, deposit=USD)
+    needed = order.policy.max_price_uusd // 6
+    network.orders.give_notice(order.order_id, who=order.provider.address)
+    wait(3599)
+    order.hand_over(book, RESIGNED, who=order.provider.address)
+    wait(order.policy.standin_s + 1)
+    network.orders.expire_attempt(order.order_id)
+    assert order.lease["state"] == UNPLACED
+    left = network.escrow.deposit_of(order.order_id)
+    network.escrow.top_up(order.order_id, needed - left - 1, who=RENTER.address)
+    for caller in (STRANGER, RENTER.address):
+        with refused("DEPOSIT_TOO_SMALL"):
+            network.orders.reopen(order.order_id, order.policy.values(), who=caller)
+    network.escrow.top_up(order.order_id, 1, who=RENTER.address)
+    network.orders.reopen(order.order_id, order.policy.values(), who=STRANGER)
