@@ -93,7 +93,13 @@ def test_a_policy_at_its_bounds_is_kept_to_the_last_bit(network: Network, change
 def test_a_lease_with_all_fields_at_their_bounds_lives_and_ends_to_the_last_unit(network: Network) -> None:
     """A field that ran into its neighbour in a packed word would change it in one of these steps."""
     top, month, hour = 2**40 - 1, 30 * 86_400, 3_600
-    bounds = {"reclaim_s": month, "empty_grace_s": month, "start_s": hour, "standin_s": hour, "down_s": hour}
+    bounds: dict[str, Any] = {
+        "reclaim_s": month,
+        "empty_grace_s": month,
+        "start_s": hour,
+        "standin_s": hour,
+        "down_s": hour,
+    }
     for provider in network.providers[:2]:
         for _ in range(2):
             network.fund(provider.address, 10**12)

@@ -120,7 +120,7 @@ class ExitWorker:
     async def _pay(self, exit_: SeenExit) -> bool:
         """False if nothing is left for it. A pool without free money, or a root under delay, has it wait.
 
-        Where all was spent it is called as well: the request would else stay ready, and let a later deposit out at once.
+        Where all was spent it is called as well: else the request stays ready, and lets a later deposit out at once.
         """
         unspent = int(await self._view("unspent", exit_.address))
         if not unspent:
