@@ -64,7 +64,7 @@ SparewattError                      code                     status  retry
 │   ├── ChainRefused                chain_refused              502    no     (the RPC node refused the call)
 │   ├── ChainUnavailable            chain_unavailable          503    yes
 │   ├── ContractsMissing            contracts_missing          503    no     (nothing is deployed, or other code is)
-│   │   └── ContractsOutdated       contracts_outdated         503    no     (they are of another release)
+│   ├── ContractsOutdated           contracts_outdated         503    no     (a ContractsMissing: of another release)
 │   └── WrongChain                  wrong_chain                503    no     (not the chain that the database follows)
 ├── LinkError                       (between node and gateway; no client sees it)
 │   ├── ProtocolViolation           protocol_violation
