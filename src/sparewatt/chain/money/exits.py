@@ -118,9 +118,13 @@ class ExitWorker:
             await self.payouts.make_batch()
 
     async def _pay(self, exit_: SeenExit) -> bool:
-        """False if nothing is left for it. A pool without free money, or a root under delay, has it wait."""
+        """False if nothing is left for it. A pool without free money, or a root under delay, has it wait.
+
+        Where all was spent it is called as well: else the request stays ready, and lets a later deposit out at once.
+        """
         unspent = int(await self._view("unspent", exit_.address))
         if not unspent:
+            await self._exit(exit_, 0)
             return False
         pool = await credit_pool(self.client, self.settlement)
         micro = payable_micro(asked=exit_.micro, unspent=unspent, free=pool.funded - pool.promised)
@@ -128,9 +132,12 @@ class ExitWorker:
         if is_short and await self.database.payouts.has_batch_under_delay():
             return True
         if micro:
-            business_id = f"exit:{exit_.address}:{exit_.ready_at}:{micro}"
-            await self._enqueue(business_id, self.settlement.encode_call("exit", exit_.address))
+            await self._exit(exit_, micro)
         return True
+
+    async def _exit(self, exit_: SeenExit, micro: int) -> None:
+        business_id = f"exit:{exit_.address}:{exit_.ready_at}:{micro}"
+        await self._enqueue(business_id, self.settlement.encode_call("exit", exit_.address))
 
     async def _view(self, function: str, address: str) -> int:
         return int(await call_view(self.client, self.settlement, function, address))
