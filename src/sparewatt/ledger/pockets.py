@@ -299,11 +299,15 @@ def _conversion(hold: CreditHoldRow, nano: int) -> list[Posting]:
 
 
 def _free_credits_come_back(kind: str, lines: Sequence[Posting], view: PocketView) -> list[Posting]:
-    """Promo credits never become paid ones: what comes back of them is promo again, what a lease cost is used up."""
+    """Promo credits never become paid ones: what comes back of them is promo again, what a lease cost is used up.
+
+    They come back last: as long as all of them may stand in the account's pockets, a deposit is other money.
+    """
     more: list[Posting] = []
     for account, given in view.given.items():
         sums = dict(_net(lines))
-        back = min(given, max(0, sums.get(chart.credits_of(account), 0))) if kind == "deposit" else 0
+        missing = max(0, given - view.on_chain.get(account, 0))
+        back = min(missing, max(0, sums.get(chart.credits_of(account), 0))) if kind == "deposit" else 0
         used = min(given, max(0, -sums.get(chart.pocket_of("escrow", account), 0))) if kind == "lease_pay" else 0
         if back:
             more += [(chart.credits_of(account), -back), (chart.DEPOSITS, back)]

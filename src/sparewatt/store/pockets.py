@@ -72,6 +72,8 @@ class PocketView:
     owners: Mapping[str, AddressOwner]
     given: Mapping[AccountId, int]
     """Promo credits that stand on the chain as test tokens, in nano-USD."""
+    on_chain: Mapping[AccountId, int]
+    """All that stands in an account's pockets, in nano-USD."""
     free_credits: Mapping[AccountId, int]
     """Paid credits that nobody has reserved except for an exit, in nano-USD."""
     hold: CreditHoldRow | None
@@ -170,6 +172,7 @@ async def _read_view(
         rows={row.key: row for row in found},
         owners=owners,
         given={AccountId(row["account_id"]): row["given"] for row in standing},
+        on_chain={AccountId(row["account_id"]): row["on_chain"] for row in standing},
         free_credits={AccountId(row["account_id"]): row["free"] for row in standing},
         hold=None if hold is None else CreditHoldRow(**hold),
     )

@@ -1,0 +1,128 @@
+"""Lies about money on the chain, by accounts that have something to gain: nobody ends up with more than came in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sparewatt.core.errors import InsufficientCredits
+from sparewatt.localnet.anvil import Anvil
+from tests.integration.chain.bookkeeping import DOLLAR, RECEIVER, Bookkeeping, quick_plan
+from tests.integration.chain.settling import USER, open_settling
+
+GATEWAY = "gateway"
+CREDITS = f"credits:{USER}"
+
+
+@pytest.fixture
+async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkeeping]:
+    async with open_settling(anvil.url, dsn, tmp_path / "chain", test_money=True, plan=quick_plan()) as settling:
+        keeping = Bookkeeping(settling)
+        await keeping.post_snapshot()
+        yield keeping
+
+
+async def reserve(books: Bookkeeping, usd: int, *, have: int = 0) -> int:
+    """As a gateway does it for requests."""
+    ledger = books.settling.database.ledger
+    return await ledger.take_slice(CREDITS, instance=GATEWAY, have=have * DOLLAR, wanted=usd * DOLLAR) // DOLLAR
+
+
+async def pass_the_grace(books: Bookkeeping) -> None:
+    await books.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
+
+
+# exits and what gateways have reserved
+
+
+async def test_what_stays_reserved_during_an_exit_is_not_paid_out(books: Bookkeeping) -> None:
+    """The lie: one long answer holds eight dollars until the chain has paid all twenty, and is paid with them then."""
+    await books.deposit(20, "one")
+    assert await reserve(books, 8) == 8
+    await books.ask_exit_by_wallet(20)
+    await books.settling.round()
+    await pass_the_grace(books)
+    await books.until_paid_out()
+    assert await books.balance(f"wallet:{USER}") == 12 * DOLLAR
+    await books.spend("answer", written=200_000_000)  # eight dollars
+    await books.settling.database.ledger.drop_slices(GATEWAY)
+    assert await books.balance(CREDITS) == 0
+    await books.check()
+
+
+async def test_what_was_reserved_and_not_spent_stays_in_credits(books: Bookkeeping) -> None:
+    await books.deposit(20, "one")
+    await reserve(books, 8)
+    await books.ask_exit_by_wallet(20)
+    await books.settling.round()
+    await pass_the_grace(books)
+    await books.until_paid_out()
+    await books.settling.database.ledger.drop_slices(GATEWAY)
+    assert (await books.balance(CREDITS), await books.balance(f"wallet:{USER}")) == (8 * DOLLAR, 12 * DOLLAR)
+    await books.check()
+
+
+async def test_a_slice_that_comes_back_is_for_the_exit_and_for_nobody_else(books: Bookkeeping) -> None:
+    """The lie: the next request reserves again what a gateway has just returned."""
+    await books.deposit(20, "one")
+    await reserve(books, 8)
+    await books.ask_exit_by_wallet(20)
+    await books.settling.round()
+    ledger = books.settling.database.ledger
+    await ledger.return_slices([CREDITS], instance=GATEWAY)
+    assert await ledger.list_leaving() == [USER]
+    assert await reserve(books, 8) == 0
+    with pytest.raises(InsufficientCredits):
+        await books.order(1, "instead")
+    await books.settling.round()
+    assert await ledger.list_leaving() == []
+    assert await ledger.reserved([CREDITS]) == 20 * DOLLAR
+    await books.until_paid_out()
+    assert await books.balance(f"wallet:{USER}") == 20 * DOLLAR
+    await books.check()
+
+
+async def test_what_an_exit_does_not_ask_for_stays_usable(books: Bookkeeping) -> None:
+    await books.deposit(20, "one")
+    await books.ask_exit_by_wallet(15)
+    await books.settling.round()
+    assert await reserve(books, 5) == 5
+    assert await reserve(books, 1, have=5) == 0
+    assert await books.settling.database.ledger.list_leaving() == []
+
+
+# credits that were given
+
+
+async def test_what_was_given_does_not_leave_with_an_exit(books: Bookkeeping) -> None:
+    """The lie: free credits are tokens at the address when an exit pays less than it was asked for."""
+    await books.deposit(10, "one")
+    await books.give(5)
+    new = await books.hold_bond(5, "0x" + "00" * 20, "refused")  # the tokens are minted, the bond is refused
+    await books.settling.database.chain_requests.insert(new)
+    await books.until_ended(new.id)
+    assert await books.balance(f"wallet:{USER}") == 5 * DOLLAR
+    request_id = await books.ask_exit(10, "e", receiver=RECEIVER)
+    await books.settling.database.credit_holds.release(f"exit:{books.address}")
+    await books.spend("answer", written=150_000_000)  # six dollars
+    await books.until_paid_out()
+    await books.until_ended(request_id)
+    assert await books.settling.tokens_at(RECEIVER) == 4_000_000
+    assert await books.balance(f"wallet:{USER}") == 5 * DOLLAR
+    await books.check()
+    await books.collect("back")
+    assert (await books.balance(f"promo:{USER}"), await books.balance(CREDITS)) == (5 * DOLLAR, 0)
+    await books.check()
+
+
+async def test_a_deposit_is_paid_credits_while_given_ones_stand_in_a_bond(books: Bookkeeping) -> None:
+    await books.give(5)
+    provider = await books.make_provider()
+    await books.bond(5, provider, "b")
+    await books.deposit(7, "one")
+    assert (await books.balance(f"promo:{USER}"), await books.balance(CREDITS)) == (0, 7 * DOLLAR)
+    await books.unbond(5, provider, "u")
+    assert (await books.balance(f"promo:{USER}"), await books.balance(CREDITS)) == (5 * DOLLAR, 7 * DOLLAR)
+    await books.check()
