@@ -18,7 +18,7 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.chain_events import ChainEvent
-from sparewatt.store.credit_holds import CreditHoldRow
+from sparewatt.store.credit_holds import EXIT, CreditHoldRow
 from sparewatt.store.ledger import Posting, Transfer
 from sparewatt.store.pockets import Pocket, PocketEntry, PocketKey, PocketRow, PocketView
 
@@ -229,7 +229,7 @@ def entry_of(
         kind, account = "convert", hold.account_id
     nano = _taken(lines, account) if hold is not None else _moved(lines)
     transfer = Transfer(cause, kind, account, Nano(nano), tuple(lines), unix_s)
-    return PocketEntry(kept, [transfer], _used_hold(event, kind, hold))
+    return PocketEntry(kept, [transfer], _used_hold(event, kind, hold), _exit_hold(event, kind, view))
 
 
 def exit_hold_id(address: str) -> str:
@@ -242,6 +242,14 @@ def _used_hold(event: ChainEvent, kind: str, hold: CreditHoldRow | None) -> str 
     if kind == "exit":
         return exit_hold_id(event.args["account"])
     return None if hold is None else hold.id
+
+
+def _exit_hold(event: ChainEvent, kind: str, view: PocketView) -> CreditHoldRow | None:
+    owner = view.owners.get(event.args["account"]) if kind == "deposit" else None
+    if owner is None:
+        return None
+    address = event.args["account"]
+    return CreditHoldRow(exit_hold_id(address), EXIT, owner.account_id, address)
 
 
 def _is_kept(row: PocketRow, view: PocketView) -> bool:

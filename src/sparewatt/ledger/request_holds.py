@@ -25,7 +25,7 @@ async def hold_for_request(
 ) -> None:
     """Hold credits until the request has ended. Raises InsufficientCredits.
 
-    A busy account has part of its credits in gateways' slices, so these are asked for before it is told to have too few.
+    Part of a busy account's credits is in slices of gateways: these are asked for it before it is told to have too few.
     """
     hold = CreditHoldRow(new.id, REQUEST, new.account_id, new.address)
     if await holds.hold(hold, with_promo=with_promo, nano=nano) is not None:

@@ -75,16 +75,7 @@ class CreditHoldStore(Store):
         Of what it lacks nobody else can reserve anything, once those that have it return it.
         """
         async with self._pool.transaction() as connection:
-            free = await _lock_free_credits(connection, hold)
-            paid = min(nano, max(0, next((row["free"] for row in free if row["name"] == "credits"), 0)))
-            wanted = replace(hold, paid_nano=Nano(paid), lacking_nano=Nano(nano - paid))
-            existing = await connection.fetchrow(sql("find_hold"), hold.id)
-            if existing is None:
-                await _insert_hold(connection, wanted)
-            elif CreditHoldRow(**existing) != wanted:
-                await connection.execute(sql("change_exit_hold"), hold.id, wanted.paid_nano, wanted.lacking_nano)
-                await connection.execute(sql("set_slice"), f"credits:{hold.account_id}", hold.instance, paid)
-        return Nano(paid)
+            return await hold_up_to_within(connection, hold, nano=nano)
 
     async def release(self, hold_id: str) -> bool:
         """False if there is no such hold: it was used, or released before."""
@@ -125,6 +116,20 @@ async def _insert_hold(connection: PgConnection, hold: CreditHoldRow) -> None:
     for name, nano in (("promo", hold.promo_nano), ("credits", hold.paid_nano)):
         if nano:
             await connection.execute(sql("set_slice"), f"{name}:{hold.account_id}", hold.instance, nano)
+
+
+async def hold_up_to_within(connection: PgConnection, hold: CreditHoldRow, *, nano: int) -> Nano:
+    """As `CreditHoldStore.hold_up_to`, within the caller's transaction."""
+    free = await _lock_free_credits(connection, hold)
+    paid = min(nano, max(0, next((row["free"] for row in free if row["name"] == "credits"), 0)))
+    wanted = replace(hold, paid_nano=Nano(paid), lacking_nano=Nano(nano - paid))
+    existing = await connection.fetchrow(sql("find_hold"), hold.id)
+    if existing is None:
+        await _insert_hold(connection, wanted)
+    elif CreditHoldRow(**existing) != wanted:
+        await connection.execute(sql("change_exit_hold"), hold.id, wanted.paid_nano, wanted.lacking_nano)
+        await connection.execute(sql("set_slice"), f"credits:{hold.account_id}", hold.instance, paid)
+    return Nano(paid)
 
 
 async def drop_hold_within(connection: PgConnection, hold_id: str) -> bool:

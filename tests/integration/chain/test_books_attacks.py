@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sparewatt.chain.money.settlement_contract import SETTLEMENT
 from sparewatt.core.errors import InsufficientCredits
 from sparewatt.localnet.anvil import Anvil
-from tests.integration.chain.bookkeeping import DOLLAR, RECEIVER, Bookkeeping, quick_plan
-from tests.integration.chain.settling import USER, open_settling
+from sparewatt.protocol.contracts.chain_events import ChainEvent
+from tests.integration.chain.bookkeeping import (
+    DOLLAR,
+    DOLLAR_MICRO,
+    EXIT_S,
+    RECEIVER,
+    STAKER,
+    Bookkeeping,
+    quick_plan,
+)
+from tests.integration.chain.settling import DEPTH, USER, open_settling
 
 GATEWAY = "gateway"
 CREDITS = f"credits:{USER}"
@@ -125,4 +136,65 @@ async def test_a_deposit_is_paid_credits_while_given_ones_stand_in_a_bond(books:
     assert (await books.balance(f"promo:{USER}"), await books.balance(CREDITS)) == (0, 7 * DOLLAR)
     await books.unbond(5, provider, "u")
     assert (await books.balance(f"promo:{USER}"), await books.balance(CREDITS)) == (5 * DOLLAR, 7 * DOLLAR)
+    await books.check()
+
+
+# exits whose payment the index has not seen
+
+
+async def exit_by_anyone(books: Bookkeeping) -> None:
+    settling = books.settling
+    await settling.send(settling.contracts[SETTLEMENT].encode_call("exit", books.address), STAKER)
+
+
+async def test_an_exit_stays_held_while_its_payment_is_not_indexed(books: Bookkeeping) -> None:
+    """The lie: anyone may call `exit`, and a busy account reserves what looks free before the event is in the books."""
+    await books.deposit(20, "one")
+    await books.ask_exit_by_wallet(20)
+    await books.settling.round()
+    await books.pass_time(EXIT_S)
+    await pass_the_grace(books)
+    await books.settling.follower.catch_up()
+    await exit_by_anyone(books)
+    await books.settling.worker.exits.step()  # the contract has nothing left for it, and the index does not know why
+    assert await reserve(books, 20) == 0
+    await books.until_paid_out()
+    assert (await books.balance(CREDITS), await books.balance(f"wallet:{USER}")) == (0, 20 * DOLLAR)
+    await books.check()
+
+
+async def test_a_deposit_is_held_for_an_old_exit_before_anyone_can_reserve_it(books: Bookkeeping) -> None:
+    """The lie: spend what an exit was asked for, deposit again, and call `exit` in the next block."""
+    await books.deposit(20, "one")
+    await books.ask_exit_by_wallet(20)
+    settling = books.settling
+    await settling.round()
+    await settling.database.credit_holds.release(f"exit:{books.address}")
+    await books.spend("answer", written=500_000_000)  # twenty dollars
+
+    passed_s = 0
+
+    async def is_hopeless() -> bool:
+        nonlocal passed_s
+        passed_s += 10
+        await books.pass_time(10)
+        await pass_the_grace(books)
+        return passed_s > EXIT_S and await settling.database.credit_holds.find(f"exit:{books.address}") is None
+
+    await settling.until(is_hopeless, "the exit is still held")
+    await settling.deposit_by_wallet(books.address, 20 * DOLLAR_MICRO, STAKER)
+    await exit_by_anyone(books)
+    await settling.client.request("anvil_mine", hex(DEPTH))
+    await settling.follower.catch_up()
+    delivery = settling.worker.deliveries[0]
+    taken = 0
+
+    async def handle(event: ChainEvent) -> None:
+        nonlocal taken
+        await delivery.handle(event)
+        taken += await reserve(books, 20, have=taken)  # between any two events
+
+    await replace(delivery, handle=handle).step()
+    assert taken == 0
+    assert (await books.balance(CREDITS), await books.balance(f"wallet:{USER}")) == (0, 20 * DOLLAR)
     await books.check()

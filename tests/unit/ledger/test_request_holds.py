@@ -50,7 +50,7 @@ async def test_gateways_are_left_alone_where_enough_is_free() -> None:
 
 
 @pytest.mark.parametrize("can_ask", [True, False])
-async def test_what_is_not_there_is_not_held(can_ask: bool) -> None:
+async def test_what_is_not_there_is_not_held(*, can_ask: bool) -> None:
     account = BusyAccount(idle_nano=5 if can_ask else 6)
     account.holds.free_nano = 4
     with pytest.raises(InsufficientCredits, match="do not cover"):

@@ -118,10 +118,15 @@ class ExitWorker:
             await self.payouts.make_batch()
 
     async def _pay(self, exit_: SeenExit) -> bool:
-        """False if nothing is left for it. A pool without free money, or a root under delay, has it wait."""
-        unspent = int(await self._view("unspent", exit_.address))
-        if not unspent:
-            return False
+        """False if nothing is left for it. A pool without free money, or a root under delay, has it wait.
+
+        The chain may have paid it in a block that is not indexed yet: then its hold stays until that is in the books.
+        """
+        block = (await self.client.head()).number
+        pending, _ = await call_view(self.client, self.settlement, "exit_of", exit_.address, at_block=block)
+        unspent = int(await call_view(self.client, self.settlement, "unspent", exit_.address, at_block=block))
+        if not pending or not unspent:
+            return not pending
         pool = await credit_pool(self.client, self.settlement)
         micro = payable_micro(asked=exit_.micro, unspent=unspent, free=pool.funded - pool.promised)
         is_short = micro < min(exit_.micro, unspent)

@@ -121,6 +121,15 @@ SELECT DISTINCT ON (args ->> 'account') args ->> 'account' AS address, event = '
 FROM chain_events WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited')
 ORDER BY args ->> 'account', block_number DESC, log_index DESC
 
+-- name: exit_open_at
+-- What the exit of an address asks for that was open when an event came.
+SELECT micro FROM (
+    SELECT event, (args ->> 'amount')::numeric AS micro FROM chain_events
+    WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited') AND args ->> 'account' = $1
+        AND (block_number, log_index) < ($2::bigint, $3::int)
+    ORDER BY block_number DESC, log_index DESC LIMIT 1) AS last
+WHERE event = 'ExitRequested'
+
 -- name: exit_paid_after
 -- The first final payment of an exit of an address after an event.
 SELECT (e.args ->> 'amount')::numeric AS micro FROM chain_events e
