@@ -20,6 +20,7 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.chain_request_client import ChainRequestClient
+from sparewatt.ledger.credits import checked_transfer_nano
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.ledger.request_holds import FreeIdleSlices, hold_for_request
 from sparewatt.store.chain_requests import ChainRequestRow, InsertLimit, NewChainRequest
@@ -100,6 +101,8 @@ class LeaseRequestService:
     ) -> ChainRequestRow:
         if not 1 <= len(reference) <= REFERENCE_CHARS_MAX:
             raise InvalidField(f"'id' has 1 to {REFERENCE_CHARS_MAX} characters.", param="id")
+        if micro:
+            checked_transfer_nano(micro * NANO_PER_MICRO)
         await self._require_chain()
         address = await self._address_of(account)
         new = NewChainRequest(f"{kind.value}:{account}:{reference}", kind, account, address, micro, params)

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
-from sparewatt.core.errors import InsufficientCredits
+from sparewatt.core.errors import InsufficientCredits, InvalidField
+from sparewatt.ledger.pockets import NOBODY
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.store.chain_requests import ChainRequestState, NewChainRequest
+from sparewatt.store.request_params import ChainRequestKind, ExitParams
 from tests.integration.chain.bookkeeping import (
     DOLLAR,
     DOLLAR_MICRO,
@@ -136,6 +139,40 @@ async def test_a_deposit_is_paid_credits_while_given_ones_stand_in_a_bond(books:
     assert (await books.balance(f"promo:{USER}"), await books.balance(CREDITS)) == (0, 7 * DOLLAR)
     await books.unbond(5, provider, "u")
     assert (await books.balance(f"promo:{USER}"), await books.balance(CREDITS)) == (5 * DOLLAR, 7 * DOLLAR)
+    await books.check()
+
+
+# receivers, and two withdrawals at once
+
+
+async def test_nothing_is_withdrawn_to_where_it_would_be_lost(books: Bookkeeping) -> None:
+    await books.deposit(2, "one")
+    lost = [NOBODY, *(books.settling.contracts[name].address.lower() for name in (SETTLEMENT, "escrow", "token"))]
+    for receiver in lost:
+        with pytest.raises(InvalidField, match="lost"):
+            await books.service.withdraw(USER, DOLLAR, receiver=receiver, reference="w")
+    assert await books.settling.database.ledger.reserved([CREDITS]) == 0
+
+
+async def test_of_two_withdrawals_at_once_one_is_refused(books: Bookkeeping) -> None:
+    """The lie: both pass the check before either holds, and the second replaces the first on the chain."""
+    await books.deposit(20, "one")
+    requests = [
+        NewChainRequest(
+            f"exit:{USER}:{name}", ChainRequestKind.EXIT, USER, books.address, micro, ExitParams("0x" + name * 20)
+        )
+        for name, micro in (("aa", 5 * DOLLAR_MICRO), ("bb", 15 * DOLLAR_MICRO))
+    ]
+    for new in requests:
+        await books.settling.database.chain_requests.insert(new)
+    refused = await books.until_ended(requests[1].id)
+    assert refused.state is ChainRequestState.FAILED
+    assert "under way" in str(refused.reason)
+    await books.until_paid_out()
+    await books.until_ended(requests[0].id)
+    paid = [await books.settling.tokens_at("0x" + name * 20) for name in ("aa", "bb")]
+    assert paid == [5_000_000, 0]
+    assert await books.balance(CREDITS) == 15 * DOLLAR
     await books.check()
 
 
