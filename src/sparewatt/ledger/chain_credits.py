@@ -141,6 +141,11 @@ class ChainCreditService:
         await self._refuse_if_busy(account_id)
         if await self.database.pockets.owners([own]):
             raise InvalidField("That address belongs to an account of this network already.", param="address")
+        if await self.database.exits.deposited_at(own):
+            raise UnprocessableContent(
+                "Money was deposited for that address before it belonged to an account, so it is in nobody's credits. "
+                "Take it out with that wallet first ('request_exit' of the settlement contract), or use another address."
+            )
         await self.database.accounts.set_own_address(account_id, held=account.chain_address, own=own)
         return await self._account(account_id)
 

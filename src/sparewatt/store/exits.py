@@ -36,6 +36,10 @@ class ExitStore(Store):
         """Of every address that ever asked for one."""
         return await self._pool.rows_as(_seen_exit, "exits_seen")
 
+    async def deposited_at(self, address: str) -> int:
+        """What was deposited for an address and has not left again, in micro-USD."""
+        return int(await self._pool.value("deposited_at", address))
+
     async def paid_after(self, address: str, position: EventPosition) -> int | None:
         """What the first exit of an address after this event has paid; None if none has, by final events."""
         micro = await self._pool.value("exit_paid_after", address, *position)

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
-from sparewatt.core.errors import InsufficientCredits, InvalidField
+from sparewatt.core.errors import InsufficientCredits, InvalidField, UnprocessableContent
 from sparewatt.ledger.pockets import NOBODY
 from sparewatt.localnet.anvil import Anvil
+from sparewatt.protocol.address_proof import address_proof_digest
 from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain_requests import ChainRequestState, NewChainRequest
 from sparewatt.store.request_params import ChainRequestKind, ExitParams
 from tests.integration.chain.bookkeeping import (
@@ -27,6 +29,7 @@ from tests.integration.chain.bookkeeping import (
 from tests.integration.chain.settling import DEPTH, USER, open_settling
 
 GATEWAY = "gateway"
+OWN = SigningKey(bytes(31) + b"\x4f")
 CREDITS = f"credits:{USER}"
 
 
@@ -174,6 +177,29 @@ async def test_of_two_withdrawals_at_once_one_is_refused(books: Bookkeeping) -> 
     assert paid == [5_000_000, 0]
     assert await books.balance(CREDITS) == 15 * DOLLAR
     await books.check()
+
+
+# addresses
+
+
+async def test_an_address_with_deposits_of_its_own_is_not_taken_until_they_have_left(books: Bookkeeping) -> None:
+    """The lie: deposit as nobody, become somebody, exit: the books pay out what they never had."""
+    settling, settlement = books.settling, books.settling.contracts[SETTLEMENT]
+    signature = OWN.sign(address_proof_digest(OWN.address, USER, chain_id=settling.chain_id))
+    await settling.client.request("anvil_setBalance", OWN.address, hex(10**20))
+    await settling.deposit_by_wallet(OWN.address, DOLLAR_MICRO, OWN)
+    await books.check()
+    with pytest.raises(UnprocessableContent, match="request_exit"):
+        await books.service.set_own_address(USER, OWN.address, signature)
+    await settling.send(settlement.encode_call("request_exit", DOLLAR_MICRO), OWN)
+    await books.pass_time(EXIT_S)
+    await settling.send(settlement.encode_call("exit", OWN.address), OWN)
+    await books.check()
+    row = await books.service.set_own_address(USER, OWN.address, signature)
+    assert row.chain_address == OWN.address
+    await settling.deposit_by_wallet(OWN.address, 3 * DOLLAR_MICRO, OWN)
+    await books.check()
+    assert await books.balance(CREDITS) == 3 * DOLLAR
 
 
 # exits whose payment the index has not seen

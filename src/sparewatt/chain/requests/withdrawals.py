@@ -126,7 +126,7 @@ class ExitHandler(RequestHandler):
         key, token = await context.account_key(row), await context.token()
         micro = min(paid, int(await context.view(token, "balanceOf", row.address)))
         if not micro:
-            raise InvalidField("The tokens that the exit paid were used meanwhile, for an order or a bond.")
+            raise InvalidField("The tokens that the exit paid were used meanwhile, by another request of the account.")
         permit = await context.permit_address(token, key, self.operator, micro)
         send = token.encode_call("transferFrom", row.address, row.params.receiver, micro)
         await enqueue(store, permit, business_id=f"{business_id}:permit", sender=self.operator)

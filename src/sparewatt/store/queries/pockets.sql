@@ -121,6 +121,11 @@ SELECT DISTINCT ON (args ->> 'account') args ->> 'account' AS address, event = '
 FROM chain_events WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited')
 ORDER BY args ->> 'account', block_number DESC, log_index DESC
 
+-- name: deposited_at
+-- What was deposited for an address and has not left again, by the contract's events.
+SELECT coalesce(sum((args ->> 'amount')::numeric * CASE event WHEN 'Deposited' THEN 1 ELSE -1 END), 0) FROM chain_events
+WHERE contract = 'settlement' AND event IN ('Deposited', 'Exited') AND args ->> 'account' = $1
+
 -- name: exit_open_at
 -- What the exit of an address asks for that was open when an event came.
 SELECT micro FROM (
