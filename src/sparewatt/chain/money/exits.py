@@ -120,9 +120,14 @@ class ExitWorker:
     async def _pay(self, exit_: SeenExit) -> bool:
         """False if nothing is left for it. A pool without free money, or a root under delay, has it wait.
 
+        The chain may have paid it in a block that is not indexed yet: then its hold stays until that is in the books.
         Where all was spent it is called as well: else the request stays ready, and lets a later deposit out at once.
         """
-        unspent = int(await self._view("unspent", exit_.address))
+        block = (await self.client.head()).number
+        pending, _ = await call_view(self.client, self.settlement, "exit_of", exit_.address, at_block=block)
+        if not pending:
+            return True
+        unspent = int(await call_view(self.client, self.settlement, "unspent", exit_.address, at_block=block))
         if not unspent:
             await self._exit(exit_, 0)
             return False
