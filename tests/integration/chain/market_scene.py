@@ -114,7 +114,7 @@ class MarketScene:
     async def add_provider(self, who: SigningKey, *, bond: int) -> None:
         node_key = NODE_KEYS[who.address]
         proof = self.signed(node_key, "provider_registry", NodeKey(who.address, node_key.address))
-        claims = (49, 1, 2, 3, 1, 2 * USD, b"\1" * 32)
+        claims = (49, 1, 2, 3, 24, 1, 2 * USD, b"\1" * 32)
         await self.send(who, "provider_registry", "register", claims, node_key.address, proof)
         await self.send(who, "provider_registry", "set_status", 2)
         await self.fund(who, "stake_registry", bond)

@@ -160,7 +160,7 @@ def registered(provider: str = ALICE) -> list[ChainEvent]:
     return [
         an_event(f"{name}NodeKeyChanged", provider=provider, node_key=NODE_KEY),
         an_event(f"{name}ProviderRegistered", provider=provider),
-        an_event(f"{name}ClaimsChanged", provider=provider, claims=[1, 2, 1, 3, 2, 2_000_000, HASH]),
+        an_event(f"{name}ClaimsChanged", provider=provider, claims=[1, 2, 1, 3, 24, 2, 2_000_000, HASH]),
         an_event(f"{name}StatusChanged", provider=provider, status=2, reason=ZERO),
         an_event("stake_registry.BondChanged", provider=provider, free=5, locked=0, unbonding=1),
     ]

@@ -143,10 +143,12 @@ class MarketProvider(msgspec.Struct, frozen=True, kw_only=True):
     status: RegistryStatusName
     registered_at: int
     country: int
-    """This and the next five are the provider's own claims, by the ids of the tables."""
+    """This and the next six are the provider's own claims, by the ids of the tables."""
     zone: int
     tier: int
     gpu_model: int
+    vram_gb: int
+    """Of each GPU; 0 if it is not known."""
     gpu_units: int
     price_hint_usd: str
     attested: int
