@@ -11,6 +11,7 @@ from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.money.credits import id_option
 from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, amount_body
 from sparewatt.cli.output import Column, left, right
+from sparewatt.cli.param_types import ADDRESS
 from sparewatt.protocol.api.providers import Provider, ProviderChanged, ProviderList, WalletTransactionReply
 
 CHOSEN_STATUSES = ("active", "maintenance", "left")
@@ -56,7 +57,7 @@ def show_provider(client: ApiClient, *, wanted: str, as_json: bool) -> None:
 
 @providers.command("register")
 @click.argument("node", metavar="NODE")
-@click.option("--wallet", metavar="ADDRESS", help="Print the transaction by which this wallet registers it, instead.")
+@click.option("--wallet", type=ADDRESS, help="Print the transaction by which this wallet registers it, instead.")
 @network_options
 @examples(
     "sparewatt providers register berlin-4090",
