@@ -267,8 +267,8 @@ class ProviderService:
 
 
 def is_settled(row: ChainRequestRow) -> bool:
-    """Whether the chain has decided. An unbonding has then begun; its later steps take as long as the network asks."""
-    return is_finished(row) or (row.kind is ChainRequestKind.UNBOND and row.step > 0)
+    """Whether the chain has decided. An unbonding has then begun, and its end is known."""
+    return is_finished(row) or (row.kind is ChainRequestKind.UNBOND and (row.step > 1 or "ready_at" in row.result))
 
 
 def _key_request(index: ChainIndexRow, provider: str) -> NodeKeyRequest:

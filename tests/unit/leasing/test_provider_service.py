@@ -305,6 +305,8 @@ async def test_a_provider_is_found_by_its_address_and_its_node(market: Market) -
 def test_an_unbonding_is_settled_when_it_has_begun() -> None:
     row = ChainRequestRow("u", ChainRequestKind.UNBOND, OWNER, WALLET, 1, ProviderParams(provider=WALLET))
     assert not is_settled(row)
-    assert is_settled(replace(row, step=1))
+    assert not is_settled(replace(row, step=1)), "its end is not known yet"
+    assert is_settled(replace(row, step=1, result={"ready_at": 7}))
+    assert is_settled(replace(row, step=2))
     assert is_settled(replace(row, state=ChainRequestState.FAILED))
     assert not is_settled(replace(row, kind=ChainRequestKind.BOND, step=1))

@@ -8,6 +8,7 @@ import { CopyableText } from "@/components/CopyableText";
 import { Field } from "@/components/Field";
 import { ErrorNotice, NoChain } from "@/components/Notice";
 import { Stat, Stats } from "@/components/Stat";
+import { Time } from "@/components/Time";
 import { usd } from "@/lib/format";
 
 /** The owner's node as a provider of leases: registered on the chain under its own address, with a bond. */
@@ -70,7 +71,7 @@ function ProviderPanel({ provider, act }: { provider: Provider; act: ReturnType<
           {usd(provider.locked_usd)}
         </Stat>
         <Stat name="Unbonding" hint="Still at risk; becomes credits when its time is over">
-          {usd(provider.unbonding_usd)}
+          {usd(provider.unbonding_usd)} {provider.unbonded_at !== null && <Time at={provider.unbonded_at} />}
         </Stat>
         <Stat name="Key">{provider.held ? "held for you" : "in your wallet"}</Stat>
       </Stats>
