@@ -57,7 +57,7 @@ def _print_status(chain: ChainStatus) -> None:
         ("Events", output.format_count(chain.events)),
         *([("Payout roots", chain.payout_roots)] if chain.payout_roots else []),
         ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(chain.outbox.items())) or "empty"),
-        *((f"Sender {address}", f"{n} under way") for address, n in chain.senders.items()),
+        *(("Sender", f"{address}, {n} under way") for address, n in chain.senders.items()),
         *((f"Contract {name}", address) for name, address in sorted(chain.contracts.items())),
     ]
     output.print_facts(facts)

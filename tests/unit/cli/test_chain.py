@@ -35,7 +35,7 @@ def test_status_shows_the_chain_the_index_the_outbox_and_the_contracts(network: 
     network.on("GET /v1/chain", SHOWN)
     result = run("chain")
     assert result.exit_code == 0
-    sender = f"Sender {SENDER}  2 under way"
+    sender = f"{SENDER}, 2 under way"
     for text in ("31337", "1,234 of 1,240", "56", "1 decided, 3 final", sender, "Contract token", ADDRESS):
         assert text in result.stdout
 
