@@ -14,6 +14,7 @@ from sparewatt.core.errors import (
     InsufficientCredits,
     InvalidField,
     LeasesOff,
+    NoChain,
     NotOwner,
     ProviderNotFound,
     RateLimited,
@@ -251,6 +252,13 @@ async def test_an_account_without_an_address_cannot_bond(market: Market) -> None
     market.database.people.address = None
     with pytest.raises(InvalidField, match="no address"):
         await market.service().bond(OWNER, NODE, DOLLAR, reference="b")
+
+
+async def test_without_a_chain_even_a_look_says_so(market: Market) -> None:
+    service = replace(market.service(), has_chain=False)
+    for look in (service.list_of(OWNER), service.find(OWNER, NODE), service.register(OWNER, NODE)):
+        with pytest.raises(NoChain):
+            await look
 
 
 async def test_no_more_is_unbonded_than_is_free(market: Market) -> None:

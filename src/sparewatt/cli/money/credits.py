@@ -98,7 +98,8 @@ def withdraw(client: ApiClient, *, usd: str, to: str | None, reference: str | No
     """
     _announce("Asking the settlement contract …", as_json=as_json)
     body = amount_body(usd, reference=reference) | {"to": to}
-    client.post("/credits/withdraw", body).show(Withdrawal, _print_withdrawal, as_json=as_json)
+    reply = client.post("/credits/withdraw", body)
+    reply.show(Withdrawal, lambda withdrawal: _print_withdrawal(withdrawal, asked=_amount(usd)), as_json=as_json)
 
 
 @credits_.command("collect")
@@ -120,9 +121,11 @@ def _announce(text: str, *, as_json: bool) -> None:
         output.note(text)
 
 
-def _print_withdrawal(withdrawal: Withdrawal) -> None:
-    wait = format_time_left(max(0.0, withdrawal.ready_at - time.time()))
-    output.print_lines([f"{output.format_usd(withdrawal.usd)} will be paid to {withdrawal.to} {wait}."])
+def _print_withdrawal(withdrawal: Withdrawal, *, asked: str) -> None:
+    wait, paid = format_time_left(max(0.0, withdrawal.ready_at - time.time())), output.format_usd(withdrawal.usd)
+    output.print_lines([f"{paid} will be paid to {withdrawal.to} {wait}."])
+    if paid != asked:
+        output.note("That is all that you deposited on this chain and have not spent; the rest cannot leave by it.")
 
 
 def _amount(usd: str) -> str:

@@ -125,6 +125,8 @@ def test_a_withdrawal_says_where_and_when(network: FakeNetwork, run: Run) -> Non
     assert result.exit_code == 0
     assert network.requests[0].body == {"usd": "4", "id": "w", "to": receiver}
     assert f"$4.00 will be paid to {receiver} within the hour." in result.stdout
+    assert "That is all" not in result.stderr
+    assert "That is all that you deposited" in run("credits", "withdraw", "50").stderr
 
 
 def test_a_collection_says_whether_there_was_anything(network: FakeNetwork, run: Run) -> None:
