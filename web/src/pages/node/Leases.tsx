@@ -14,10 +14,14 @@ import { usd } from "@/lib/format";
 /** The owner's node as a provider of leases: registered on the chain under its own address, with a bond. */
 export function Leases({ node }: { node: string }) {
   const network = useNetwork();
+  if (!network.data) return <ErrorNotice error={network.error} />;
+  return network.data.chain ? <OwnProvider node={node} /> : <NoChain what="Leases" />;
+}
+
+function OwnProvider({ node }: { node: string }) {
   const providers = useProviders();
   const act = useProviderAct();
   const provider = providers.data?.data.find((each) => each.node === node);
-  if (network.data && !network.data.chain) return <NoChain what="Leases" />;
   if (!providers.data) return <ErrorNotice error={providers.error} />;
   return (
     <div className="space-y-4" data-testid="leases">
