@@ -16,6 +16,14 @@ from sparewatt.core.rng import SystemRng
 from sparewatt.evm.model import hex_of
 
 POOLS = {"credits": 0, "rewards": 1}
+REASONS = {
+    "NOT_GUARDIAN": "this is not the guardian's key",
+    "WRONG_EPOCH": "the pool has no root",
+    "ROOT_IS_RIPE": "its last root can be claimed already, so it cannot be struck any more",
+    "POOL_STOPPED": "the pool is stopped already",
+    "NOT_STOPPED": "the pool is not stopped",
+}
+"""What the contract's reasons mean for a guardian."""
 
 
 class GuardAction(StrEnum):
@@ -43,7 +51,15 @@ async def guard(
     else:
         call = settlement.encode_call(action.value, number)
     nonce, chain_id = await client.next_nonce(key.address), (await client.identity()).chain_id
-    receipt = await send_directly(client, call, key, nonce=nonce, chain_id=chain_id, clock=SystemClock())
+    try:
+        receipt = await send_directly(client, call, key, nonce=nonce, chain_id=chain_id, clock=SystemClock())
+    except ChainReverted as error:
+        raise ChainReverted(explain(error.reason), data=error.data) from None
     if not receipt.succeeded:
         raise ChainReverted(f"the settlement contract did not {action.value}")
     return hex_of(receipt.tx_hash)
+
+
+def explain(reason: str) -> str:
+    """The contract's reason in words, if it is known."""
+    return f"{REASONS[reason]} ({reason})" if reason in REASONS else reason

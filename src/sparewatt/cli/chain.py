@@ -57,6 +57,7 @@ def _print_status(chain: ChainStatus) -> None:
         ("Events", output.format_count(chain.events)),
         *([("Payout roots", chain.payout_roots)] if chain.payout_roots else []),
         ("Outbox", ", ".join(f"{n} {state}" for state, n in sorted(chain.outbox.items())) or "empty"),
+        *(("Sender", f"{address}, {n} under way") for address, n in chain.senders.items()),
         *((f"Contract {name}", address) for name, address in sorted(chain.contracts.items())),
     ]
     output.print_facts(facts)
@@ -82,6 +83,7 @@ def deploy(
     The key in DATA/deployer.key pays for it and must be used for nothing else; it is created if it is missing. The
     plan 'local' has short times and a token that anyone can mint, which local chains alone accept.
     """
+    _announce(as_json=as_json)
     from sparewatt.chain.commands import deploy as do
 
     record = _with_chain(chain_url, lambda client: do(client, data, plan=plan, token=token, guardian=guardian))
@@ -108,6 +110,7 @@ def guard(*, action: str, pool: str, key: Path | None, chain_url: str | None, da
     For the guardian, when a root is not the one that the books give: the operator's key may be stolen. A struck root
     pays nothing. Claims of older roots and exits of depositors go on, also while a pool is stopped.
     """
+    _announce(as_json=as_json)
     from sparewatt.chain.guard import GuardAction
     from sparewatt.chain.guard import guard as do
 
@@ -130,6 +133,7 @@ def guard(*, action: str, pool: str, key: Path | None, chain_url: str | None, da
 @examples("sparewatt chain fund 0x4b31f0… --amount 25")
 def fund(*, address: str, amount: str, chain_url: str | None, data: Path, as_json: bool) -> None:
     """Give an address test money on a development chain."""
+    _announce(as_json=as_json)
     from sparewatt.chain.commands import fund as do
 
     tx_hash, units = _with_chain(chain_url, lambda client: do(client, data, address=address, amount_usd=amount))
@@ -151,6 +155,7 @@ def sync(
     *, rebuild: bool, another_chain: bool, chain_url: str | None, database_url: str | None, data: Path, as_json: bool
 ) -> None:
     """Bring the index in Postgres up to the chain's head. Safe while the network runs."""
+    _announce(as_json=as_json)
     from sparewatt.chain.commands import sync as do
 
     dsn = database_url or os.environ.get("DATABASE_URL") or _embedded_dsn(data)
@@ -199,6 +204,12 @@ def run(*, config: Path | None, yield_to_others: bool, **flags: Any) -> None:
     settings = load_settings(ChainSettings, section="chain", flags=flags, env=os.environ, file=config)
     log_to_stderr(settings.log_level)
     asyncio.run(run_chain(settings))
+
+
+def _announce(*, as_json: bool) -> None:
+    """Before the imports of web3, which take seconds."""
+    if not as_json:
+        output.note("Asking the chain …")
 
 
 def _with_chain(chain_url: str | None, work: Callable[[ChainClient], Awaitable[T]]) -> T:

@@ -33,7 +33,7 @@ SECTIONS = {
         "models": LazyCommand("sparewatt.cli.models:models", "List what is served, with prices."),
         "match": LazyCommand("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": LazyCommand("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
-        "market": LazyCommand("sparewatt.cli.market:market", "Show the ids that orders on chain use."),
+        "market": LazyCommand("sparewatt.cli.market:market", "Show orders, leases and providers on the chain."),
         "top": LazyCommand("sparewatt.cli.top.top:top", "Watch what the network does right now."),
     },
     "Your account": {

@@ -13,6 +13,7 @@ from sparewatt.cli.client import ApiClient
 from sparewatt.cli.context import network_options
 from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, left, right
+from sparewatt.cli.param_types import ADDRESS
 from sparewatt.protocol.api.market import (
     MarketLease,
     MarketLeaseList,
@@ -33,7 +34,7 @@ ID_CHARS = 18
 all_option = click.option("--all", "all_of_them", is_flag=True, help="Also what has ended.")
 
 
-@click.group(cls=DefaultGroup, default="tables")
+@click.group(cls=DefaultGroup, default="orders")
 @examples("sparewatt market orders", "sparewatt market validators", "sparewatt market tables")
 def market() -> None:
     """Show the lease market on the network's chain, and the ids that its orders consist of."""
@@ -49,7 +50,7 @@ def show_tables(client: ApiClient, *, as_json: bool) -> None:
 
 @market.command("orders")
 @all_option
-@click.option("--renter", metavar="ADDRESS", help="Only of this renter.")
+@click.option("--renter", type=ADDRESS, help="Only of this renter.")
 @network_options
 @examples("sparewatt market orders", "sparewatt market orders --all --json")
 def list_orders(client: ApiClient, *, all_of_them: bool, renter: str | None, as_json: bool) -> None:
@@ -60,8 +61,8 @@ def list_orders(client: ApiClient, *, all_of_them: bool, renter: str | None, as_
 
 @market.command("leases")
 @all_option
-@click.option("--renter", metavar="ADDRESS", help="Only of this renter.")
-@click.option("--provider", metavar="ADDRESS", help="Only of this provider.")
+@click.option("--renter", type=ADDRESS, help="Only of this renter.")
+@click.option("--provider", type=ADDRESS, help="Only of this provider.")
 @network_options
 @examples("sparewatt market leases", "sparewatt market leases --all")
 def list_leases(

@@ -1,4 +1,4 @@
-"""Parameter types of the command line, in click's sense: finite numbers, and durations like `30m` or `2h`."""
+"""Parameter types of the command line, in click's sense: finite numbers, durations like `30m`, addresses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 _DURATION = re.compile(r"(\d{1,6})([smhdwy])")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 
 
@@ -44,3 +45,17 @@ class DurationParam(click.ParamType[int]):
 
 
 DURATION = DurationParam()
+
+
+class AddressParam(click.ParamType[str]):
+    """An address on the chain. It is checked here, so that a slip is told as what it is."""
+
+    name = "ADDRESS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _ADDRESS.fullmatch(str(value)):
+            self.fail(f"{str(value)[:60]!r} is not an address: 0x and 40 hex digits.", param, ctx)
+        return str(value)
+
+
+ADDRESS = AddressParam()

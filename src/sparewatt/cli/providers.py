@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from sparewatt.cli import output
-from sparewatt.cli.client import ApiClient, ApiReply, path_of
+from sparewatt.cli.client import ApiClient, ApiReply, path_of, path_with_query
 from sparewatt.cli.context import network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup, examples
-from sparewatt.cli.money.credits import id_option
-from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, amount_body
+from sparewatt.cli.money.credits import format_time_left, id_option
+from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option, amount_body
 from sparewatt.cli.output import Column, left, right
+from sparewatt.cli.param_types import ADDRESS
 from sparewatt.protocol.api.providers import Provider, ProviderChanged, ProviderList, WalletTransactionReply
 
+NOT_OFFERED = "not offered: the node is offline, or needs 'sparewatt node leases on'"
 CHOSEN_STATUSES = ("active", "maintenance", "left")
 
 
@@ -30,10 +34,11 @@ def providers() -> None:
 
 
 @providers.command("list")
+@account_option
 @quiet_option
 @network_options
 @examples("sparewatt providers list")
-def list_providers(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
+def list_providers(client: ApiClient, *, account: str | None, as_json: bool, quiet: bool) -> None:
     """List your providers with their bonds."""
 
     def show(listed: ProviderList) -> None:
@@ -42,7 +47,7 @@ def list_providers(client: ApiClient, *, as_json: bool, quiet: bool) -> None:
         else:
             _print_providers(listed.data)
 
-    client.get("/providers").show(ProviderList, show, as_json=as_json)
+    client.get(path_with_query("/providers", {"account": account})).show(ProviderList, show, as_json=as_json)
 
 
 @providers.command("show")
@@ -56,7 +61,7 @@ def show_provider(client: ApiClient, *, wanted: str, as_json: bool) -> None:
 
 @providers.command("register")
 @click.argument("node", metavar="NODE")
-@click.option("--wallet", metavar="ADDRESS", help="Print the transaction by which this wallet registers it, instead.")
+@click.option("--wallet", type=ADDRESS, help="Print the transaction by which this wallet registers it, instead.")
 @network_options
 @examples(
     "sparewatt providers register berlin-4090",
@@ -160,14 +165,21 @@ def _print_provider(provider: Provider) -> None:
             ("Provider", provider.id),
             ("Node", f"{provider.name} ({provider.node})"),
             ("Status", provider.status),
-            ("Leases", "offered" if provider.offers_leases else "not offered, or the node is offline"),
+            ("Leases", "offered" if provider.offers_leases else NOT_OFFERED),
             ("Key", "kept by the network for your account" if provider.held else "in your wallet"),
             ("Bond", output.format_usd(provider.bond_usd)),
             ("Free", f"{output.format_usd(provider.free_usd)}, for bids"),
             ("Locked", f"{output.format_usd(provider.locked_usd)}, for leases"),
-            ("Unbonding", output.format_usd(provider.unbonding_usd)),
+            ("Unbonding", _unbonding(provider, now_s=time.time())),
         ]
     )
+
+
+def _unbonding(provider: Provider, *, now_s: float) -> str:
+    amount = output.format_usd(provider.unbonding_usd)
+    if provider.unbonded_at is None:
+        return amount
+    return f"{amount}, your credits {format_time_left(max(0.0, provider.unbonded_at - now_s))}"
 
 
 def _print_transaction(made: WalletTransactionReply) -> None:

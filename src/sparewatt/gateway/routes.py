@@ -187,7 +187,11 @@ def _money_groups(services: Services) -> list[object]:
 
 
 def _lease_groups(services: Services) -> list[object]:
-    return [ProviderEndpoints(providers=services.providers, nodes=services.table, rng=services.rng)]
+    return [
+        ProviderEndpoints(
+            providers=services.providers, accounts=services.people, nodes=services.table, rng=services.rng
+        )
+    ]
 
 
 def _operation_groups(services: Services) -> list[object]:

@@ -52,8 +52,8 @@ class MarketIndex:
             raise NoChain("The lease market")
         if self._problem is not None:
             raise ContractsOutdated(
-                f"The chain's contracts are of another release than this gateway ({self._problem}). "
-                "'sparewatt chain status' says what to do."
+                f"The market cannot be read: {self._problem}. If 'sparewatt chain status' names no other release, "
+                "this is a mistake of ours: please report it, with the gateway's log."
             )
         if self._view is None or not self._is_complete:
             raise ChainUnavailable("The market is still being read from the chain. Try again.", retry_after_s=FOLLOW_S)
@@ -83,7 +83,7 @@ class MarketIndex:
             to_block = found.indexed_block if is_last else found.events[-1].block_number
             view.advance(found.events, to_block=max(to_block, view.latest_block))
         except UnreadableEvent as error:
-            _log.warning("market_events_unreadable", why=str(error))
+            _log.warning("market_events_unreadable", why=str(error), cause=repr(error.__cause__))
             self._problem, self._position = str(error), _BEHIND_ALL
             return True
         if found.events:

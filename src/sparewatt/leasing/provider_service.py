@@ -91,12 +91,15 @@ class ProviderService:
     # reads
 
     async def list_of(self, account_id: AccountId) -> Sequence[ProviderView]:
+        """Raises NoChain: an empty list would say that registering helps."""
+        self._require_any_chain()
         rows = await self.database.providers.list_of(account_id)
         states = await self.database.providers.states([row.address for row in rows])
         return [ProviderView(row, states[row.address]) for row in rows]
 
     async def find(self, account_id: AccountId | None, wanted: str) -> ProviderView:
         """By its own address or its node's; with an account, only one of that account. Raises ProviderNotFound."""
+        self._require_any_chain()
         providers, address = self.database.providers, wanted.lower()
         row = await providers.find_by_address(address) or await providers.find_by_node(NodeId(address))
         if row is None or account_id not in (None, row.account_id):
@@ -243,9 +246,12 @@ class ProviderService:
 
     # chain requests
 
-    async def _require_chain(self) -> ChainIndexRow:
+    def _require_any_chain(self) -> None:
         if not self.has_chain:
             raise NoChain("A provider of leases")
+
+    async def _require_chain(self) -> ChainIndexRow:
+        self._require_any_chain()
         index = await self.database.chain.index()
         if index is None or REGISTRY not in index.contracts:
             raise ChainUnavailable("The network's chain is not up yet. 'sparewatt chain status' tells more.")
@@ -270,8 +276,8 @@ class ProviderService:
 
 
 def is_settled(row: ChainRequestRow) -> bool:
-    """Whether the chain has decided. An unbonding has then begun; its later steps take as long as the network asks."""
-    return is_finished(row) or (row.kind is ChainRequestKind.UNBOND and row.step > 0)
+    """Whether the chain has decided. An unbonding has then begun, and its end is known."""
+    return is_finished(row) or (row.kind is ChainRequestKind.UNBOND and (row.step > 1 or "ready_at" in row.result))
 
 
 def _key_request(index: ChainIndexRow, provider: str) -> NodeKeyRequest:

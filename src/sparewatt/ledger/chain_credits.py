@@ -108,7 +108,12 @@ class ChainCreditService:
         elif (known.micro, known.params) != (new.micro, new.params):
             raise IdReused("This id was used before, for something else, so nothing was done.", param="id")
         await self._requests.submit(new)
-        return await self._until_asked(new.id)
+        row = await self._until_asked(new.id)
+        if row.state is ChainRequestState.FAILED:
+            if known is None:
+                await self.database.credit_holds.release(exit_hold_id(address))
+            raise UnprocessableContent(f"Nothing was withdrawn: {row.reason}")
+        return row
 
     async def collect(self, account_id: AccountId, *, reference: str) -> ChainRequestRow:
         """Bring what contracts owe to the account's address, and the tokens there, back to its credits."""
@@ -203,12 +208,9 @@ class ChainCreditService:
     async def _until_asked(self, request_id: str) -> ChainRequestRow:
         """Until the contract has it, which is long before it pays."""
         hint = "The withdrawal goes on by itself; 'sparewatt credits' shows it."
-        row = await self._requests.wait(
+        return await self._requests.wait(
             request_id, hint=hint, until=lambda row: row.state is ChainRequestState.FAILED or "ready_at" in row.result
         )
-        if row.state is ChainRequestState.FAILED:
-            raise UnprocessableContent(f"Nothing was withdrawn: {row.reason}")
-        return row
 
 
 def _whole_micro(nano: Nano) -> int:

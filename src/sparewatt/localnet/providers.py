@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.core.ids import NodeId
+from sparewatt.localnet.bootstrap import LOCAL_NODES_ACCOUNT
 from sparewatt.machine.backoff import Notify
 
 BOND_USD = "10"
@@ -47,7 +48,10 @@ class LocalProviders:
         if failures := [text for text in results if text is not None]:
             self.notify(f"Leases: {failures[0]} 'sparewatt providers register NODE' tries again.")
         elif node_ids:
-            self.notify(f"{len(node_ids)} nodes are registered as providers of leases, each with its own bond.")
+            self.notify(
+                f"{len(node_ids)} nodes are registered as providers of leases, each with its own bond: "
+                f"sparewatt providers --account {LOCAL_NODES_ACCOUNT}"
+            )
 
     async def _register(self, node_id: NodeId) -> str | None:
         """Why it failed; None if the node is registered and bonded."""

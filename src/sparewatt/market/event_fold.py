@@ -60,7 +60,7 @@ def apply_event(state: MarketState, event: ChainEvent) -> None:
         apply(state, event)
     except (KeyError, TypeError, ValueError) as error:
         name = f"{event.contract}.{event.event}"
-        raise UnreadableEvent(f"{name} in block {event.block_number} is not of this release: {error!r}") from None
+        raise UnreadableEvent(f"{name} in block {event.block_number} is not of this release") from error
 
 
 # Orders

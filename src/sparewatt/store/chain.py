@@ -291,6 +291,10 @@ class ChainStore(Store):
     async def count_outbox(self) -> dict[str, int]:
         return {row["state"]: row["n"] for row in await self._pool.rows("count_outbox")}
 
+    async def count_outbox_by_sender(self) -> dict[str, int]:
+        """Rows that are not final, of every key that has sent."""
+        return {row["address"]: row["n"] for row in await self._pool.rows("count_outbox_by_sender")}
+
     async def _with_signed(self, rows: Sequence[asyncpg.Record]) -> list[OutboxRow]:
         versions: dict[int, list[SignedTransaction]] = {row["id"]: [] for row in rows}
         for each in await self._pool.rows("outbox_signed", list(versions)):

@@ -64,6 +64,8 @@ class ProviderState:
 
     status: ProviderStatus = ProviderStatus.UNREGISTERED
     bond: BondAmounts = BondAmounts()
+    unbonded_unix_s: int | None = None
+    """When the unbonding ends that was asked of this network, if one is under way."""
 
 
 class ProviderStore(Store):
@@ -89,7 +91,12 @@ class ProviderStore(Store):
     async def states(self, addresses: Sequence[str]) -> Mapping[str, ProviderState]:
         """Of each address, also of one that the chain does not know."""
         rows = await self._pool.rows("provider_states", list(addresses))
-        return {row["address"]: ProviderState(_status(row["status"]), _bond(row["bond"])) for row in rows}
+        return {row["address"]: _state(row["status"], row["bond"], row["unbonded_unix_s"]) for row in rows}
+
+
+def _state(status: int | None, bond: str | None, unbonded_unix_s: int | None) -> ProviderState:
+    amounts = _bond(bond)
+    return ProviderState(_status(status), amounts, unbonded_unix_s if amounts.unbonding else None)
 
 
 def _status(number: int | None) -> ProviderStatus:

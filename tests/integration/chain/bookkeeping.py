@@ -31,7 +31,7 @@ from sparewatt.core.money import Nano
 from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.ledger.chain_credits import ChainCreditService
 from sparewatt.ledger.credits import CreditService
-from sparewatt.ledger.deposit_adapters import deposit_request
+from sparewatt.ledger.deposit_adapters import ConfirmedDeposit, deposit_request
 from sparewatt.ledger.pockets import exit_hold_id
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.api.ledger import ChainAudit
@@ -278,6 +278,11 @@ class Bookkeeping:
         """Free credits."""
         service = CreditService(self.settling.database.ledger, rules=RULES, clock=SystemClock())
         await service.grant(USER, Nano(usd * DOLLAR), reference=f"free-{usd}")
+
+    async def pay_elsewhere(self, usd: int) -> None:
+        """Paid credits that are not on the chain."""
+        service = CreditService(self.settling.database.ledger, rules=RULES, clock=SystemClock())
+        await service.deposit(USER, ConfirmedDeposit(f"paid-{usd}", Nano(usd * DOLLAR)), adapter="test")
 
     async def spend(self, name: str, *, written: int) -> None:
         """The user has an answer written, for 40 nano-USD a token."""

@@ -200,6 +200,14 @@ async def test_a_gateway_withdraws_collects_and_audits(books: Bookkeeping) -> No
     assert await books.balance(f"credits:{USER}") == 16 * DOLLAR
 
 
+async def test_credits_that_never_were_on_the_chain_cannot_leave_by_it_and_stay_free(books: Bookkeeping) -> None:
+    await books.pay_elsewhere(5)
+    with pytest.raises(UnprocessableContent, match="deposited on this chain"):
+        await while_it_works(books, books.service.withdraw(USER, Nano(DOLLAR), receiver=None, reference="w"))
+    assert (await books.service.holdings(USER)).held_for_exits == 0
+    assert "refused" not in await books.settling.database.chain.count_outbox()
+
+
 async def test_more_than_there_is_or_than_was_deposited_cannot_be_withdrawn(books: Bookkeeping) -> None:
     await books.deposit(2, "one")
     await books.give(30)

@@ -70,6 +70,8 @@ async def test_a_bond_goes_out_of_free_credits_and_comes_back(offering: Offering
     address = registered.provider.row.address
     begun = await offering.done(service.unbond(OWNER, address, Nano(5 * DOLLAR), reference="u"))
     assert begun.provider.state.bond == BondAmounts(free=7 * MICRO, unbonding=5 * MICRO)
+    head = await offering.settling.client.head()
+    assert begun.provider.state.unbonded_unix_s in range(head.unix_s + 3_500, head.unix_s + 3_601)
 
     async def is_waiting() -> bool:
         row = await offering.settling.database.chain_requests.find(f"unbond:{OWNER}:u")
@@ -87,7 +89,8 @@ async def test_a_bond_goes_out_of_free_credits_and_comes_back(offering: Offering
         return await offering.free_credits(OWNER) == 13 * DOLLAR
 
     await offering.until(is_back, "the bond did not come back")
-    assert (await service.find(OWNER, node_id)).state.bond == BondAmounts(free=7 * MICRO)
+    provider = await service.find(OWNER, node_id)
+    assert (provider.state.bond, provider.state.unbonded_unix_s) == (BondAmounts(free=7 * MICRO), None)
 
 
 async def test_nobody_acts_for_a_node_of_another_account(offering: Offering) -> None:
@@ -130,7 +133,7 @@ async def test_a_bond_is_paid_by_credits_that_are_there(offering: Offering) -> N
     assert await offering.settling.database.chain_requests.find(f"bond:{OWNER}:too much") is None
 
     # Without a hold the faucet gives nothing: neither for earnings that are not there, nor for a forged request.
-    with pytest.raises(UnprocessableContent, match="lack "):
+    with pytest.raises(UnprocessableContent, match="neither held"):
         await offering.done(service.bond(OWNER, provider, DOLLAR, reference="none", source="earnings"))
     address = offering.settling.addresses[OWNER]
     params = ProviderParams(provider=provider)

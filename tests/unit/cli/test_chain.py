@@ -9,7 +9,7 @@ from sparewatt.cli.context import remember_network
 from tests.unit.cli.conftest import Run, run_alone
 from tests.unit.cli.fake_network import FakeNetwork
 
-ADDRESS = "0x" + "11" * 20
+ADDRESS, SENDER = "0x" + "11" * 20, "0x" + "22" * 20
 SHOWN = {
     "object": "chain",
     "rpc": "/v1/chain/rpc",
@@ -20,6 +20,7 @@ SHOWN = {
     "head_block": 1240,
     "events": 56,
     "outbox": {"final": 3, "decided": 1},
+    "senders": {SENDER: 2},
     "note": None,
 }
 
@@ -34,7 +35,8 @@ def test_status_shows_the_chain_the_index_the_outbox_and_the_contracts(network: 
     network.on("GET /v1/chain", SHOWN)
     result = run("chain")
     assert result.exit_code == 0
-    for text in ("31337", "1,234 of 1,240", "56", "1 decided, 3 final", "Contract token", ADDRESS):
+    sender = f"{SENDER}, 2 under way"
+    for text in ("31337", "1,234 of 1,240", "56", "1 decided, 3 final", sender, "Contract token", ADDRESS):
         assert text in result.stdout
 
 

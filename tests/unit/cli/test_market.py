@@ -17,10 +17,9 @@ from tests.unit.market.market_events import ALICE, VOTE_KEY, validator, weighed
 ANSWER = msgspec.to_builtins(published_tables()[0])
 
 
-@pytest.mark.parametrize("words", [["market"], ["market", "tables"]], ids=" ".join)
-def test_the_tables_are_printed_with_their_ids(network: FakeNetwork, run: Run, words: list[str]) -> None:
+def test_the_tables_are_printed_with_their_ids(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/market/tables", ANSWER)
-    result = run(*words)
+    result = run("market", "tables")
     assert result.exit_code == 0
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["7", "europe-west", "15"] in rows
@@ -32,6 +31,18 @@ def test_the_tables_are_printed_with_their_ids(network: FakeNetwork, run: Run, w
 def test_json_prints_the_answer_of_the_api(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/market/tables", ANSWER)
     assert json.loads(run("market", "tables", "--json").stdout) == ANSWER
+
+
+@pytest.mark.parametrize("words", [["market"], ["market", "orders"]], ids=" ".join)
+def test_the_orders_come_first(network: FakeNetwork, run: Run, words: list[str]) -> None:
+    network.on("GET /v1/market/orders", {"object": "list", "data": [], "latest_block": 1, "final_block": 1})
+    assert "no orders" in run(*words).stderr
+
+
+def test_a_filter_that_is_no_address_is_refused_before_it_is_sent(network: FakeNetwork, run: Run) -> None:
+    result = run("market", "leases", "--provider", "0x12")
+    assert (result.exit_code, network.requests) == (2, [])
+    assert "40 hex digits" in result.stderr
 
 
 async def replies() -> dict[str, object]:

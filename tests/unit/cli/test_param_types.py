@@ -1,4 +1,4 @@
-"""No option takes a number that is none."""
+"""No option takes a number or an address that is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 import pytest
 
 from sparewatt.cli.main import cli
-from sparewatt.cli.param_types import NUMBER, FiniteRange
+from sparewatt.cli.param_types import ADDRESS, NUMBER, FiniteRange
 
 
 def options_of(command: click.Command, *, name: str) -> Iterator[tuple[str, click.Parameter]]:
@@ -53,3 +53,14 @@ def test_a_number_without_bounds_shows_none_in_help() -> None:
     text = command.get_help(click.Context(command))
     assert "None" not in text
     assert "0<=x<=1" in text
+
+
+@pytest.mark.parametrize("text", ["0x" + "aB" * 20, "0x" + "00" * 20])
+def test_an_address_stays_as_it_was_written(text: str) -> None:
+    assert ADDRESS.convert(text, None, None) == text
+
+
+@pytest.mark.parametrize("text", ["", "0x", "ab" * 20, "0x" + "ab" * 19, "0x" + "ab" * 21, "0x" + "zz" * 20, "0x12\n"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="40 hex digits"):
+        ADDRESS.convert(text, None, None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -35,6 +36,24 @@ def test_providers_are_listed_with_their_bonds(network: FakeNetwork, run: Run) -
     assert "$12.50" in shown
     assert run("providers", "list", "--quiet").stdout.strip() == ADDRESS
     assert json.loads(run("providers", "--json").stdout)["data"] == [PROVIDER]
+
+
+def test_an_operator_names_another_account(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/providers?account=acc_x", {"object": "list", "data": [PROVIDER]})
+    assert "attic" in run("providers", "--account", "acc_x").stdout
+
+
+def test_an_unbonding_shows_when_it_ends(network: FakeNetwork, run: Run) -> None:
+    unbonding = {"unbonding_usd": "2", "unbonding_nano": 2 * 10**9}
+    network.on("GET /v1/providers/attic", PROVIDER | unbonding | {"unbonded_at": time.time() + 3 * 86_400 + 60})
+    assert "$2.00, your credits in 3 days" in run("providers", "show", "attic").stdout
+    network.on("GET /v1/providers/attic", PROVIDER | unbonding | {"unbonded_at": None})
+    assert "your credits" not in run("providers", "show", "attic").stdout
+
+
+def test_a_node_that_offers_no_leases_names_the_command(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/providers/attic", PROVIDER | {"offers_leases": False})
+    assert "sparewatt node leases on" in run("providers", "show", "attic").stdout
 
 
 def test_an_empty_list_names_what_to_do(network: FakeNetwork, run: Run) -> None:

@@ -14,6 +14,7 @@ from sparewatt.core.errors import (
     InsufficientCredits,
     InvalidField,
     LeasesOff,
+    NoChain,
     NotOwner,
     ProviderNotFound,
     RateLimited,
@@ -253,6 +254,13 @@ async def test_an_account_without_an_address_cannot_bond(market: Market) -> None
         await market.service().bond(OWNER, NODE, DOLLAR, reference="b")
 
 
+async def test_without_a_chain_even_a_look_says_so(market: Market) -> None:
+    service = replace(market.service(), has_chain=False)
+    for look in (service.list_of(OWNER), service.find(OWNER, NODE), service.register(OWNER, NODE)):
+        with pytest.raises(NoChain):
+            await look
+
+
 async def test_no_more_is_unbonded_than_is_free(market: Market) -> None:
     address = await registered(market)
     market.database.held_providers.known[address] = ProviderState(
@@ -305,6 +313,8 @@ async def test_a_provider_is_found_by_its_address_and_its_node(market: Market) -
 def test_an_unbonding_is_settled_when_it_has_begun() -> None:
     row = ChainRequestRow("u", ChainRequestKind.UNBOND, OWNER, WALLET, 1, ProviderParams(provider=WALLET))
     assert not is_settled(row)
-    assert is_settled(replace(row, step=1))
+    assert not is_settled(replace(row, step=1)), "its end is not known yet"
+    assert is_settled(replace(row, step=1, result={"ready_at": 7}))
+    assert is_settled(replace(row, step=2))
     assert is_settled(replace(row, state=ChainRequestState.FAILED))
     assert not is_settled(replace(row, kind=ChainRequestKind.BOND, step=1))

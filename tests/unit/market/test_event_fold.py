@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from sparewatt.evm.contract_abi import shipped_abis
@@ -11,6 +13,7 @@ from sparewatt.market.chain_records import (
     LeaseState,
     MarketState,
     OrderState,
+    RegisteredClaims,
     RegistryStatus,
     VoteWeight,
     WeightChange,
@@ -238,9 +241,17 @@ def test_a_provider_has_its_claims_status_key_and_bond() -> None:
     provider = state.providers[ALICE]
     assert (provider.status, provider.status_reason) == (RegistryStatus.ACTIVE, None)
     assert provider.claims is not None
-    assert (provider.claims.gpu_model, provider.claims.gpu_units, provider.claims.metadata_hash) == (3, 2, HASH)
+    assert (provider.claims.gpu_model, provider.claims.vram_gb, provider.claims.gpu_units) == (3, 24, 2)
+    assert provider.claims.metadata_hash == HASH
     assert provider.node_key == NODE_KEY
     assert state.bonds[ALICE] == BondRecord(free_uusd=5, locked_uusd=0, unbonding_uusd=1)
+
+
+def test_the_claims_have_the_members_of_the_contract_in_its_order() -> None:
+    """The fold takes them by position."""
+    (event,) = [entry for entry in shipped_abis()["provider_registry"].abi if entry.name == "ClaimsChanged"]
+    (claims,) = [param for param in event.inputs if param.name == "claims"]
+    assert [member.name for member in claims.components] == [field.name for field in fields(RegisteredClaims)]
 
 
 def test_a_suspension_keeps_its_reason() -> None:

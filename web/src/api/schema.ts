@@ -192,6 +192,7 @@ export interface ChainStatus {
   head_block: number | null;
   events: number;
   outbox: Record<string, number>;
+  senders: Record<string, number>;
   payout_roots: string | null;
   note: string | null;
 }
@@ -1490,6 +1491,7 @@ export interface Provider {
   locked_nano: number;
   unbonding_usd: string;
   unbonding_nano: number;
+  unbonded_at: number | null;
 }
 
 /** The result of an act. */

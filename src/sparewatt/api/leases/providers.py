@@ -10,7 +10,7 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
 from sparewatt.api.money.credits import amount_of, reference_of, usable_reference
-from sparewatt.api.money.statements import amounts
+from sparewatt.api.money.statements import AccountFinder, amounts, select_account
 from sparewatt.core.errors import NotFound
 from sparewatt.core.ids import NodeId
 from sparewatt.core.rng import Rng
@@ -43,14 +43,15 @@ STATUS_NAMES: dict[ProviderStatus, ProviderStatusName] = dict(
 @dataclass(slots=True, kw_only=True)
 class ProviderEndpoints:
     providers: ProviderService
+    accounts: AccountFinder
     nodes: NodeTable
     rng: Rng
     """Makes ids for requests without one."""
 
-    @endpoint("GET /v1/providers", access="node")
-    async def list_providers(self, _: web.Request, principal: Principal) -> ProviderList:
-        """List your nodes that are providers of leases."""
-        found = await self.providers.list_of(principal.account_id)
+    @endpoint("GET /v1/providers", access="node", query=("account",))
+    async def list_providers(self, request: web.Request, principal: Principal) -> ProviderList:
+        """List your nodes that are providers of leases; operators may name another account."""
+        found = await self.providers.list_of(await select_account(request, principal, self.accounts))
         return ProviderList(data=[self._describe(provider) for provider in found])
 
     @endpoint("GET /v1/providers/{provider}", access="node")
@@ -128,6 +129,7 @@ class ProviderEndpoints:
             held=row.is_held,
             status=STATUS_NAMES[state.status],
             offers_leases=node is not None and node.connected and node.specs.leases,
+            unbonded_at=state.unbonded_unix_s,
             **_bond_amounts(state.bond),
         )
 

@@ -19,7 +19,7 @@ from sparewatt.api.market.replies import (
     validator_reply,
 )
 from sparewatt.api.paging import PAGE_QUERY, PageSelection, read_cursor, read_limit, take_turns, write_cursor
-from sparewatt.api.query import choice
+from sparewatt.api.query import address_of, choice
 from sparewatt.core.errors import NotFound
 from sparewatt.edge.middleware import context_of
 from sparewatt.market.chain_records import ENDED_ORDER_STATES, LeaseRecord, LeaseState, OrderRecord, ProviderRecord
@@ -68,7 +68,7 @@ class MarketEndpoints:
     @endpoint("GET /v1/market/orders", access="identified", query=("which", "renter", *PAGE_QUERY))
     async def list_market_orders(self, request: web.Request, _: Principal) -> MarketOrderList:
         """List orders, the newest first: `which=open` (the default) or `all`, of one renter or of everybody."""
-        listing, view, renter = self._begin(request), self.market.view(), _address(request, "renter")
+        listing, view, renter = self._begin(request), self.market.view(), address_of(request, "renter")
 
         def is_wanted(order: OrderRecord) -> bool:
             ended = order.state in ENDED_ORDER_STATES
@@ -91,7 +91,7 @@ class MarketEndpoints:
     async def list_market_leases(self, request: web.Request, _: Principal) -> MarketLeaseList:
         """List leases, the newest first: `which=open` (the default) or `all`, of a renter, a provider or everybody."""
         listing, view = self._begin(request), self.market.view()
-        renter, provider = _address(request, "renter"), _address(request, "provider")
+        renter, provider = address_of(request, "renter"), address_of(request, "provider")
 
         def is_wanted(lease: LeaseRecord) -> bool:
             is_shown = listing.which == "all" or lease.state is not LeaseState.CLOSED
@@ -150,11 +150,6 @@ class MarketEndpoints:
 
 def _heads(view: ChainView) -> dict[str, Any]:
     return {"latest_block": view.latest_block, "final_block": view.final_block}
-
-
-def _address(request: web.Request, name: str) -> str | None:
-    text = request.query.get(name)
-    return None if text is None else text.lower()
 
 
 async def _page(

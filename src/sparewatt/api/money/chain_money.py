@@ -13,6 +13,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.api.money.credits import amount_of, reference_of
 from sparewatt.api.money.statements import AccountFinder, amounts
+from sparewatt.api.query import address_of
 from sparewatt.core.errors import NoChain
 from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_json
@@ -64,9 +65,9 @@ class ChainMoneyEndpoints:
     @endpoint("GET /v1/me/address", access="identified", query=("address",))
     async def show_address(self, request: web.Request, principal: Principal) -> OwnAddress:
         """Show the chain address of your account, and the text that another has to sign to replace it."""
-        chain, wanted = self._require_chain(), request.query.get("address")
+        chain, wanted = self._require_chain(), address_of(request, "address")
         holdings = await chain.holdings(principal.account_id)
-        text = None if wanted is None else await chain.text_to_sign(principal.account_id, wanted.lower())
+        text = None if wanted is None else await chain.text_to_sign(principal.account_id, wanted)
         return OwnAddress(address=holdings.address, is_held=holdings.is_held, to_sign=text)
 
     @endpoint("POST /v1/me/address", access="admin", body=OwnAddressBody)

@@ -67,6 +67,8 @@ class ChainProgress(Protocol):
 
     async def count_outbox(self) -> dict[str, int]: ...
 
+    async def count_outbox_by_sender(self) -> dict[str, int]: ...
+
 
 class RootProgress(Protocol):
     """Implemented by PayoutStore."""
@@ -138,6 +140,7 @@ class ChainEndpoints:
             head_block=index.head_number if index else None,
             events=await self.store.count_events() if index else 0,
             outbox=await self.store.count_outbox(),
+            senders=await self.store.count_outbox_by_sender(),
             payout_roots=describe_roots(await self.payouts.root_status()) if index else None,
             note=await self.store.problem() if self.chain_url else NoChain(_ALL_OF_IT).message,
         )

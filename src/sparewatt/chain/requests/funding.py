@@ -43,7 +43,10 @@ async def _bring(
     hold = await context.database.credit_holds.find(row.id)
     if hold is None or hold.nano < missing * NANO_PER_MICRO:
         short = format_usd(Nano(missing * NANO_PER_MICRO - (hold.nano if hold else 0)))
-        raise InvalidField(f"The account's credits and its address lack ${short} of it. Ask again.")
+        raise InvalidField(
+            f"${short} of it is neither held of your credits nor at your address {address}. What you earned is there "
+            "once it was claimed: 'sparewatt payouts'."
+        )
     if hold.by_root:
         return await _claim(context, hold, address)
     if not context.test_money:

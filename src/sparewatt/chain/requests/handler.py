@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sparewatt.evm.model import ContractCall
@@ -26,6 +26,8 @@ class CallBatch:
     """Whether the handler is asked for another step, once these calls are final."""
     wait_s: float = 0.0
     """More than 0: there is nothing to send yet; ask again after this time."""
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """What the asker can know while it waits."""
 
 
 class RequestHandler:

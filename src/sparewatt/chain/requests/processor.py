@@ -129,6 +129,8 @@ class ChainRequestProcessor:
 
     async def _apply(self, row: ChainRequestRow, batch: CallBatch, sender: str) -> None:
         if batch.wait_s > 0:
+            if batch.result and batch.result != row.result:
+                await self.requests.note_result(row.id, batch.result)
             await self.requests.postpone(row.id, seconds=batch.wait_s)
         elif batch.calls:
             calls = [

@@ -149,7 +149,7 @@ class UnbondHandler(RequestHandler):
         now = max(context.clock.unix_s(), (await context.client.head()).unix_s)
         wait_s = bond.ready_at + READY_MARGIN_S - now
         if bond.unbonding and wait_s > 0:
-            return CallBatch(wait_s=min(wait_s, BOND_POLL_S))
+            return CallBatch(wait_s=min(wait_s, BOND_POLL_S), result={"ready_at": bond.ready_at})
         calls = list[NamedCall]()
         if bond.unbonding:
             calls.append(("finish", stakes.encode_call("finish_unbond_bond", row.address)))

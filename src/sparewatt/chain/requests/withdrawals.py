@@ -22,6 +22,11 @@ PAYING_CONTRACTS = ("escrow", "stake_registry", "dispute_book")
 EXIT_POLL_S = 5.0
 """Between two looks at an exit that is not paid; it takes days on a public network."""
 
+NOTHING_DEPOSITED = (
+    "only what you deposited on this chain and have not spent can leave by it, and there is none. "
+    "'sparewatt credits deposit USD --by chain' deposits there."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class WithdrawHandler(RequestHandler):
@@ -97,6 +102,8 @@ class ExitHandler(RequestHandler):
         pending, _ = await context.view(settlement, "exit_of", row.address)
         if int(pending):
             raise InvalidField("A withdrawal is under way already. Wait until it is paid.")
+        if not await context.view(settlement, "unspent", row.address):
+            raise InvalidField(NOTHING_DEPOSITED)
         key, deadline = await context.account_key(row), await context.deadline()
         nonce = await context.next_nonce(settlement, row.address)
         signature = context.sign(key, settlement, RequestExit(row.address, row.micro, nonce, deadline))

@@ -13,6 +13,7 @@ from sparewatt.cli.client import ApiClient, path_of, path_with_query, print_ids
 from sparewatt.cli.context import network_options, quiet_option
 from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.output import Column, left
+from sparewatt.cli.param_types import ADDRESS
 from sparewatt.protocol.api.accounts import AccountInfo, AccountList, OneTimeToken
 from sparewatt.protocol.api.credits import CreditBalanceReply, OwnAddress
 
@@ -87,7 +88,7 @@ def close(client: ApiClient, *, account: str | None, me: bool, yes: bool, as_jso
 
 
 @accounts.command("address")
-@click.argument("own", metavar="[ADDRESS]", required=False)
+@click.argument("own", metavar="[ADDRESS]", type=ADDRESS, required=False)
 @click.option("--signature", metavar="0x…", help="By that address, of the text that this command shows without it.")
 @network_options
 @examples("sparewatt accounts address", "sparewatt accounts address 0x4b31f0… --signature 0x9c…")
@@ -96,6 +97,8 @@ def address(client: ApiClient, *, own: str | None, signature: str | None, as_jso
 
     With an address and no signature, it shows the text to sign with your wallet.
     """
+    if signature is not None and own is None:
+        raise click.UsageError("A signature is of an address: name it too.")
     if own is not None and signature is not None:
         reply = client.post("/me/address", {"address": own, "signature": signature})
     else:
@@ -107,7 +110,8 @@ def _print_address(own: OwnAddress) -> None:
     keeper = "the network keeps its key" if own.is_held else "your own"
     output.print_facts([("Address", f"{own.address or 'none'} ({keeper})")])
     if own.to_sign is not None:
-        output.note(f"Sign this text with your wallet, and pass --signature:\n{own.to_sign}")
+        output.note("Sign this text with your wallet, then pass the address and --signature:")
+        output.print_lines([own.to_sign])
 
 
 @accounts.command("reset-password")

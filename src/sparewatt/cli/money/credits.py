@@ -12,7 +12,8 @@ from sparewatt.cli.context import network_options
 from sparewatt.cli.groups import DefaultGroup, examples
 from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, account_option, amount_body
 from sparewatt.cli.output import Fact
-from sparewatt.cli.param_types import NUMBER
+from sparewatt.cli.param_types import ADDRESS, NUMBER
+from sparewatt.core.money import format_usd
 from sparewatt.protocol.api.credits import (
     ChainHoldingsInfo,
     Collected,
@@ -78,13 +79,15 @@ def deposit(client: ApiClient, *, usd: str, adapter: str, reference: str | None,
 
     With --by chain they come out of your account's address on the network's chain, into its settlement contract.
     """
+    if adapter == "chain":
+        _announce("Depositing on the chain …", as_json=as_json)
     body = amount_body(usd, reference=reference) | {"adapter": adapter}
     _report(client.post("/credits/deposit", body), f"Deposited {_amount(usd)}.", as_json=as_json)
 
 
 @credits_.command("withdraw", context_settings=NEGATIVE_IS_NO_OPTION)
 @click.argument("usd", metavar="USD")
-@click.option("--to", metavar="ADDRESS", help="Where the tokens go.  [default: your account's address]")
+@click.option("--to", type=ADDRESS, help="Where the tokens go.  [default: your account's address]")
 @id_option
 @network_options
 @examples("sparewatt credits withdraw 5 --to 0x4b31f0…")
@@ -93,8 +96,10 @@ def withdraw(client: ApiClient, *, usd: str, to: str | None, reference: str | No
 
     The settlement contract pays after its delay. Until then the amount is held: it can be spent no more.
     """
+    _announce("Asking the settlement contract …", as_json=as_json)
     body = amount_body(usd, reference=reference) | {"to": to}
-    client.post("/credits/withdraw", body).show(Withdrawal, _print_withdrawal, as_json=as_json)
+    reply = client.post("/credits/withdraw", body)
+    reply.show(Withdrawal, lambda withdrawal: _print_withdrawal(withdrawal, asked=_amount(usd)), as_json=as_json)
 
 
 @credits_.command("collect")
@@ -105,14 +110,22 @@ def collect(client: ApiClient, *, reference: str | None, as_json: bool) -> None:
     """Bring what contracts owe you (refunds, pay, bonds), and the tokens at your address, back to your credits."""
 
     def show(collected: Collected) -> None:
-        output.note("Done." if collected.tx else "There was nothing to bring back.")
+        output.note("Brought back to your credits." if collected.tx else "There was nothing to bring back.")
 
+    _announce("Asking the contracts …", as_json=as_json)
     client.post("/credits/collect", {"id": reference}).show(Collected, show, as_json=as_json)
 
 
-def _print_withdrawal(withdrawal: Withdrawal) -> None:
-    wait = format_time_left(max(0.0, withdrawal.ready_at - time.time()))
-    output.print_lines([f"{output.format_usd(withdrawal.usd)} will be paid to {withdrawal.to} {wait}."])
+def _announce(text: str, *, as_json: bool) -> None:
+    if not as_json:
+        output.note(text)
+
+
+def _print_withdrawal(withdrawal: Withdrawal, *, asked: str) -> None:
+    wait, paid = format_time_left(max(0.0, withdrawal.ready_at - time.time())), output.format_usd(withdrawal.usd)
+    output.print_lines([f"{paid} will be paid to {withdrawal.to} {wait}."])
+    if paid != asked:
+        output.note("That is all that you deposited on this chain and have not spent; the rest cannot leave by it.")
 
 
 def _amount(usd: str) -> str:
@@ -149,10 +162,16 @@ def _facts(credit: CreditBalance) -> list[Fact]:
         ("Balance", f"${credit.balance_usd}"),
         ("Free", f"${credit.promo_usd} (spent first{expiry})"),
         ("Paid", f"${credit.paid_usd}"),
-        ("Reserved", f"{output.format_usd(credit.reserved_usd)} of it, by gateways for your requests"),
+        ("Reserved", f"{output.format_usd(_reserved_usd(credit))} of it, by gateways for your requests"),
         ("Spent", f"{output.format_usd(bytes(credit.total_usage).decode())} so far"),
         *_chain_facts(credit.chain),
     ]
+
+
+def _reserved_usd(credit: CreditBalance) -> str:
+    """Without what has a line of its own below."""
+    apart = 0 if credit.chain is None else credit.chain.held_nano + credit.chain.exits_nano
+    return format_usd(max(0, credit.reserved_nano - apart))
 
 
 def _chain_facts(chain: ChainHoldingsInfo | None) -> list[Fact]:
@@ -165,7 +184,7 @@ def _chain_facts(chain: ChainHoldingsInfo | None) -> list[Fact]:
         ("Owed to you", chain.owed_usd, "by contracts; 'sparewatt credits collect' brings it back"),
         ("Tokens", chain.wallet_usd, f"at {chain.address}"),
         ("Held", chain.held_usd, "of your credits, for leases and bonds you asked for"),
-        ("Withdrawing", chain.exits_usd, "of your credits"),
+        ("Withdrawing", chain.exits_usd, "of your credits, which can be spent no more"),
     ]
     return [(name, f"{output.format_usd(usd)} {what}") for name, usd, what in facts if usd != "0"]
 

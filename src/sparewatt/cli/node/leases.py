@@ -5,7 +5,6 @@ A change goes to the running agent; without one, it is saved in the data directo
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,10 @@ from sparewatt.cli import output
 from sparewatt.cli.context import json_option
 from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import NOT_RUNNING, ask_agent, data_option, node_dir
+from sparewatt.cli.param_types import ADDRESS
+
+ON = "This node offers leases. 'sparewatt providers register NODE' makes it a provider, if it is none."
+OFF = "This node offers no leases. If it is a provider, 'sparewatt providers status NODE maintenance' pauses it."
 
 
 @click.group("leases")
@@ -25,14 +28,12 @@ def leases() -> None:
 
 
 @leases.command("on")
-@click.option("--wallet", metavar="ADDRESS", help="Serve no other provider than this wallet of yours.")
+@click.option("--wallet", type=ADDRESS, help="Serve no other provider than this wallet of yours.")
 @data_option
 @json_option
 @examples("sparewatt node leases on", "sparewatt node leases on --wallet 0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
 def turn_on(*, wallet: str | None, data_dir: Path | None, as_json: bool) -> None:
     """Offer leases. Then register the node: sparewatt providers register NODE."""
-    if wallet is not None and not re.fullmatch(r"0x[0-9a-fA-F]{40}", wallet):
-        raise click.UsageError(f"{wallet[:60]!r} is not an address: 0x and 40 hex digits.")
     _set_leases(data_dir, {"leases": True, "lease_wallet": wallet}, as_json=as_json)
 
 
@@ -53,7 +54,7 @@ def _set_leases(data_dir: Path | None, change: dict[str, Any], *, as_json: bool)
     if as_json:
         output.print_json({"running": status is not None, **change})
         return
-    text = "This node offers leases." if change["leases"] else "This node offers no leases."
+    text = ON if change["leases"] else OFF
     output.note(text if status is not None else f"{text} {NOT_RUNNING}")
 
 

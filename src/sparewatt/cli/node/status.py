@@ -61,6 +61,7 @@ def _facts(report: Json, *, now_s: float) -> list[Fact]:
         ("Server", f"{report['server']['kind']}{f': {trouble}' if trouble else ''}"),
         ("Jobs", f"{running}, {report['queued']} waiting, {report['foreign']} of others"),
         ("Price", describe_price(report)),
+        *([("Leases", _leases(report))] if report.get("leases") else []),
         *([("Hours", report["hours"])] if report["hours"] else []),
         *([("Ceilings", ", ".join(ceilings))] if ceilings else []),
         *([("Power", f"{report['power_watts']:.0f} W now")] if report["power_watts"] is not None else []),
@@ -85,6 +86,11 @@ def describe_price(report: Json) -> str:
     if len(per_token) == 2:
         return ", ".join(per_token)
     return ", ".join([*per_token, f"{output.format_usd(report['hourly_usd'])} an hour"])
+
+
+def _leases(report: Json) -> str:
+    wallet = report.get("lease_wallet")
+    return f"offered, for the wallet {wallet} only" if wallet else "offered"
 
 
 def _since(report: Json, *, now_s: float) -> str:

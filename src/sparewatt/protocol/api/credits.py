@@ -87,7 +87,7 @@ class CreditBalance(msgspec.Struct, frozen=True, kw_only=True):
     paid_usd: str
     paid_nano: int
     reserved_usd: str
-    """Reserved by gateways for requests of this account."""
+    """What cannot be spent: reserved by gateways for requests, held for leases and bonds, or being withdrawn."""
     reserved_nano: int
     granted_usd: str
     """All free credits ever received. The next two are totals too."""

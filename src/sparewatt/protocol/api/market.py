@@ -143,7 +143,7 @@ class MarketProvider(msgspec.Struct, frozen=True, kw_only=True):
     status: RegistryStatusName
     registered_at: int
     country: int
-    """This and the next five are the provider's own claims, by the ids of the tables."""
+    """This and the next six are the provider's own claims, by the ids of the tables."""
     zone: int
     tier: int
     gpu_model: int

@@ -158,6 +158,8 @@ class ChainStatus(msgspec.Struct, frozen=True, kw_only=True):
     """In the index."""
     outbox: dict[str, int]
     """Transactions of the gateway by state."""
+    senders: dict[str, int] = {}
+    """How many of them are under way, by the address of the key that sends and pays them."""
     payout_roots: str | None = None
     """What payout roots wait for: their delay, or a person; None if for nothing."""
     note: str | None

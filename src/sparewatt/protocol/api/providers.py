@@ -45,6 +45,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     unbonding_usd: str
     """On its way out; still answers for bids and leases."""
     unbonding_nano: int
+    unbonded_at: float | None = None
+    """When it is out, in Unix seconds: unbonding more before that puts it off. None if nothing is, or a wallet did."""
 
 
 class ProviderList(msgspec.Struct, frozen=True, kw_only=True):

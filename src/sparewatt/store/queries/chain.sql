@@ -221,6 +221,12 @@ SELECT EXISTS (SELECT FROM chain_events e, chain_index i WHERE e.block_number > 
 -- name: count_outbox
 SELECT state, count(*) AS n FROM chain_outbox GROUP BY state
 
+-- name: count_outbox_by_sender
+-- Of every key that has sent: what is not final.
+SELECT s.address, count(o.id) AS n FROM chain_senders s
+LEFT JOIN chain_outbox o ON o.sender = s.address AND o.state IN ('decided', 'signed', 'sent', 'mined')
+GROUP BY s.address ORDER BY s.address
+
 -- name: count_chain_events
 SELECT count(*) FROM chain_events
 

@@ -43,6 +43,8 @@ SELECT wanted.address,
     (SELECT args FROM chain_events
      WHERE args ? 'provider' AND args ->> 'provider' = wanted.address
          AND event = 'BondChanged' AND contract = 'stake_registry'
-     ORDER BY block_number DESC, log_index DESC LIMIT 1) AS bond
+     ORDER BY block_number DESC, log_index DESC LIMIT 1) AS bond,
+    (SELECT max((result ->> 'ready_at')::bigint) FROM chain_requests
+     WHERE address = wanted.address AND kind = 'unbond' AND state = 'asked') AS unbonded_unix_s
 FROM unnest($1::text[]) AS wanted (address)
 

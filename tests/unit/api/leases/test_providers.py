@@ -103,6 +103,10 @@ async def test_another_account_sees_and_does_nothing(caller: Caller) -> None:
     assert (await caller.get(f"/providers/{provider}", key=STRANGER))[0] == 404
     assert (await caller.get("/providers", key=STRANGER))[1]["data"] == []
     assert (await caller.get(f"/providers/{provider}", key=ADMIN))[0] == 200, "an operator sees it"
+    assert (await caller.get("/providers?account=acc_lender", key=STRANGER))[0] == 403
+    assert [each["id"] for each in (await caller.get("/providers?account=acc_lender", key=ADMIN))[1]["data"]] == [
+        provider
+    ]
     assert (await caller.post(f"/providers/{provider}/bond", {"usd": "1"}, key=ADMIN))[0] == 404, "and does nothing"
 
 

@@ -39,6 +39,9 @@ class Progress:
     async def count_outbox(self) -> dict[str, int]:
         return self.outbox
 
+    async def count_outbox_by_sender(self) -> dict[str, int]:
+        return {"0xa": 0, "0xb": 2}
+
 
 class Roots:
     async def root_status(self) -> RootStatus:
@@ -70,6 +73,10 @@ async def show(trouble: str | None, *, chain_url: str | None = "http://127.0.0.1
 async def test_contracts_of_another_release_are_told_in_the_note(trouble: str | None) -> None:
     shown = await show(trouble)
     assert (shown.note, shown.indexed_block, shown.events) == (trouble, 40, 5)
+
+
+async def test_each_sending_key_is_shown_with_what_it_has_under_way() -> None:
+    assert (await show(None)).senders == {"0xa": 0, "0xb": 2}
 
 
 async def test_a_network_without_a_chain_says_so_first() -> None:

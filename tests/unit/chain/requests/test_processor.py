@@ -167,6 +167,13 @@ async def test_a_step_that_has_to_wait_is_asked_again_later() -> None:
     assert (requests.notes, requests.row.state, requests.queued) == ([("postponed", 30.0)], ChainRequestState.ASKED, [])
 
 
+async def test_what_is_known_while_a_request_waits_is_noted_once() -> None:
+    requests = MemoryRequests(ASKED)
+    for _ in range(2):
+        await processor_of(requests, CallBatch(wait_s=30.0, result={"ready_at": 7})).step()
+    assert requests.notes == [{"ready_at": 7}, ("postponed", 30.0), ("postponed", 30.0)]
+
+
 async def test_an_empty_step_leads_to_the_next_at_once() -> None:
     requests = MemoryRequests(ASKED)
     await processor_of(requests, CallBatch(more_steps=True), CallBatch()).step()

@@ -69,8 +69,10 @@ def test_the_accounts_address_is_shown_and_replaced(network: FakeNetwork, run: R
     network.on("GET /v1/me/address", {"address": held, "is_held": True})
     assert "the network keeps its key" in run("accounts", "address").stdout
     network.on(f"GET /v1/me/address?address={own}", {"address": held, "is_held": True, "to_sign": "Sparewatt: yes"})
-    assert "Sparewatt: yes" in run("accounts", "address", own).stderr
+    assert run("accounts", "address", own).stdout.splitlines()[-1] == "Sparewatt: yes"
     network.on("POST /v1/me/address", {"address": own, "is_held": False})
+    for wrong in (("0x12",), ("--signature", "0x12")):
+        assert run("accounts", "address", *wrong).exit_code == 2
     result = run("accounts", "address", own, "--signature", "0x12")
     assert network.requests[-1].body == {"address": own, "signature": "0x12"}
     assert "your own" in result.stdout

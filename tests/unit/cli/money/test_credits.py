@@ -98,6 +98,25 @@ def test_what_stands_on_the_chain_is_shown_if_there_is_any(network: FakeNetwork,
     assert "In bonds" not in shown
 
 
+def test_what_is_being_withdrawn_is_not_shown_as_reserved_for_requests(network: FakeNetwork, run: Run) -> None:
+    reserved = {"reserved_usd": "2.25", "reserved_nano": 2_250_000_000}
+    network.on("GET /v1/credits", {"data": CREDITS | reserved | {"chain": ON_CHAIN}})
+    assert "$0.25 of it, by gateways" in run("credits").stdout
+
+
+@pytest.mark.parametrize("words", [("withdraw", "1"), ("collect",), ("deposit", "1", "--by", "chain")])
+def test_what_waits_for_the_chain_says_so_first(network: FakeNetwork, run: Run, words: tuple[str, ...]) -> None:
+    network.fail(f"POST /v1/credits/{words[0]}", 503, "chain_unavailable")
+    assert run("credits", *words).stderr.splitlines()[0].endswith("…")
+    assert "…" not in run("credits", *words, "--json").stderr
+
+
+def test_tokens_are_sent_to_an_address_only(network: FakeNetwork, run: Run) -> None:
+    result = run("credits", "withdraw", "1", "--to", "0x12")
+    assert (result.exit_code, network.requests) == (2, [])
+    assert "'0x12' is not an address" in result.stderr
+
+
 def test_a_withdrawal_says_where_and_when(network: FakeNetwork, run: Run) -> None:
     receiver = "0x" + "cd" * 20
     reply = {"id": "w", "usd": "4", "nano": 4 * 10**9, "ready_at": 0.0, "to": receiver}
@@ -106,10 +125,12 @@ def test_a_withdrawal_says_where_and_when(network: FakeNetwork, run: Run) -> Non
     assert result.exit_code == 0
     assert network.requests[0].body == {"usd": "4", "id": "w", "to": receiver}
     assert f"$4.00 will be paid to {receiver} within the hour." in result.stdout
+    assert "That is all" not in result.stderr
+    assert "That is all that you deposited" in run("credits", "withdraw", "50").stderr
 
 
 def test_a_collection_says_whether_there_was_anything(network: FakeNetwork, run: Run) -> None:
     network.on("POST /v1/credits/collect", {"id": "c", "tx": None})
     assert "nothing to bring back" in run("credits", "collect").stderr
     network.on("POST /v1/credits/collect", {"id": "c", "tx": "0x1"})
-    assert "Done." in run("credits", "collect").stderr
+    assert "Brought back" in run("credits", "collect").stderr

@@ -94,6 +94,14 @@ def test_prices_per_token_are_shown_where_they_were_set(node: Node) -> None:
         assert "an hour" not in shown
 
 
+def test_leases_are_shown_where_they_are_offered(node: Node) -> None:
+    assert "Leases" not in node.run("status").stdout
+    node.answer = {"status": STATUS | {"leases": True, "lease_wallet": None}}
+    assert "Leases" in node.run("status").stdout
+    node.answer = {"status": STATUS | {"leases": True, "lease_wallet": "0xfee"}}
+    assert "for the wallet 0xfee only" in node.run("status").stdout
+
+
 def test_a_model_server_that_is_gone_is_shown(node: Node) -> None:
     gone = {"state": "no_server", "server": {"kind": "ollama", "trouble": "/v1/models did not answer"}}
     node.answer = {"status": STATUS | gone}

@@ -8,15 +8,20 @@ import { CopyableText } from "@/components/CopyableText";
 import { Field } from "@/components/Field";
 import { ErrorNotice, NoChain } from "@/components/Notice";
 import { Stat, Stats } from "@/components/Stat";
+import { Time } from "@/components/Time";
 import { usd } from "@/lib/format";
 
 /** The owner's node as a provider of leases: registered on the chain under its own address, with a bond. */
 export function Leases({ node }: { node: string }) {
   const network = useNetwork();
+  if (!network.data) return <ErrorNotice error={network.error} />;
+  return network.data.chain ? <OwnProvider node={node} /> : <NoChain what="Leases" />;
+}
+
+function OwnProvider({ node }: { node: string }) {
   const providers = useProviders();
   const act = useProviderAct();
   const provider = providers.data?.data.find((each) => each.node === node);
-  if (network.data && !network.data.chain) return <NoChain what="Leases" />;
   if (!providers.data) return <ErrorNotice error={providers.error} />;
   return (
     <div className="space-y-4" data-testid="leases">
@@ -70,7 +75,7 @@ function ProviderPanel({ provider, act }: { provider: Provider; act: ReturnType<
           {usd(provider.locked_usd)}
         </Stat>
         <Stat name="Unbonding" hint="Still at risk; becomes credits when its time is over">
-          {usd(provider.unbonding_usd)}
+          {usd(provider.unbonding_usd)} {provider.unbonded_at !== null && <Time at={provider.unbonded_at} />}
         </Stat>
         <Stat name="Key">{provider.held ? "held for you" : "in your wallet"}</Stat>
       </Stats>
