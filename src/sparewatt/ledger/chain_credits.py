@@ -144,7 +144,7 @@ class ChainCreditService:
         if await self.database.exits.deposited_at(own):
             raise UnprocessableContent(
                 "Money was deposited for that address before it belonged to an account, so it is in nobody's credits. "
-                "Take it out with that wallet first ('request_exit' of the settlement contract), or use another address."
+                "Take it out with that wallet first ('request_exit' of the settlement contract), or use another one."
             )
         await self.database.accounts.set_own_address(account_id, held=account.chain_address, own=own)
         return await self._account(account_id)
