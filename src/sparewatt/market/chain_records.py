@@ -114,6 +114,8 @@ class RegisteredClaims:
     zone: int
     tier: int
     gpu_model: int
+    vram_gb: int
+    """Of each GPU; 0 if it is not known."""
     gpu_units: int
     price_hint_uusd: int
     metadata_hash: str

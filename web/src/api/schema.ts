@@ -887,6 +887,7 @@ export interface MarketProvider {
   zone: number;
   tier: number;
   gpu_model: number;
+  vram_gb: number;
   gpu_units: number;
   price_hint_usd: string;
   attested: number;

@@ -115,6 +115,7 @@ def provider_reply(view: ChainView, provider: ProviderRecord) -> MarketProvider:
         zone=claims.zone if claims else 0,
         tier=claims.tier if claims else 0,
         gpu_model=claims.gpu_model if claims else 0,
+        vram_gb=claims.vram_gb if claims else 0,
         gpu_units=claims.gpu_units if claims else 0,
         price_hint_usd=usd(claims.price_hint_uusd if claims else 0),
         attested=len(provider.attestations),
