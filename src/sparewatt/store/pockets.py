@@ -153,7 +153,7 @@ class PocketStore(Store):
 
 
 async def _hold_for_exit(connection: PgConnection, hold: CreditHoldRow, position: tuple[int, int]) -> None:
-    micro = await connection.fetchval(sql("exit_open_at"), hold.address, *position)
+    micro = await connection.fetchval(sql("exit_unpaid_at"), hold.address, *position)
     if micro is not None:
         await hold_up_to_within(connection, hold, nano=int(micro) * NANO_PER_MICRO)
 

@@ -126,14 +126,15 @@ ORDER BY args ->> 'account', block_number DESC, log_index DESC
 SELECT coalesce(sum((args ->> 'amount')::numeric * CASE event WHEN 'Deposited' THEN 1 ELSE -1 END), 0) FROM chain_events
 WHERE contract = 'settlement' AND event IN ('Deposited', 'Exited') AND args ->> 'account' = $1
 
--- name: exit_open_at
--- What the exit of an address asks for that was open when an event came.
-SELECT micro FROM (
-    SELECT event, (args ->> 'amount')::numeric AS micro FROM chain_events
-    WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited') AND args ->> 'account' = $1
-        AND (block_number, log_index) < ($2::bigint, $3::int)
-    ORDER BY block_number DESC, log_index DESC LIMIT 1) AS last
-WHERE event = 'ExitRequested'
+-- name: exit_unpaid_at
+-- The most that an exit of an address asks for that was not paid when an event came. The index may be far ahead of the
+-- event: an exit that was asked for afterwards counts too.
+SELECT max((asked.args ->> 'amount')::numeric) FROM chain_events asked
+WHERE asked.contract = 'settlement' AND asked.event = 'ExitRequested' AND asked.args ->> 'account' = $1
+    AND NOT EXISTS (SELECT FROM chain_events paid
+        WHERE paid.contract = 'settlement' AND paid.event = 'Exited' AND paid.args ->> 'account' = $1
+            AND (paid.block_number, paid.log_index) > (asked.block_number, asked.log_index)
+            AND (paid.block_number, paid.log_index) < ($2::bigint, $3::int))
 
 -- name: exit_paid_after
 -- The first final payment of an exit of an address after an event.
