@@ -16,9 +16,10 @@ import boa
 
 from sparewatt.protocol.contracts.match import Down
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
-from tests.evm.auction import RENTER, Order, place_order, policy_of
+from tests.evm.auction import RENTER, Order, place_order
 from tests.evm.machine import Contract, boa_address, now, wait
 from tests.evm.network import OPERATOR, ROOT_DELAY_S, USD, Network, full_network, key
+from tests.order_terms import order_terms
 
 GOAL = 1_000_000
 LIFE = ("create_order", "accept_match, 7 votes, 3 candidates", "confirm_start", "close")
@@ -47,7 +48,7 @@ def charged(data: bytes, *, used: int, refund: int) -> int:
 
 def life_of_a_lease(network: Network, meter: Meter) -> Order:
     network.fund(RENTER.address)
-    policy = policy_of(payment_rule=1)
+    policy = order_terms(payment_rule=1)
     renter = RENTER.address
     nonce_used = place_order(network, payment_rule=1)  # a renter's first order also pays for its nonce's storage slot
     assert nonce_used.state

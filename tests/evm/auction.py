@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.core.rng import seeded
@@ -13,38 +13,10 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.machine import now
 from tests.evm.network import USD, Network, Provider, Validator, key
+from tests.order_terms import order_terms
 
 RENTER = key(1)
 STRANGER = key(61).address
-
-
-def policy_of(**changes: Any) -> OrderTerms:
-    usual = OrderTerms(
-        countries=0,
-        tiers=0,
-        gpu_models=0,
-        min_gpu_class=0,
-        min_vram_gb=0,
-        gpu_units=1,
-        compliance=0,
-        min_uptime_ppm=0,
-        min_reputation_ppm=0,
-        max_price_uusd=3 * USD,
-        latency_value=100,
-        rtt_row=bytes(range(32)),
-        payment_rule=0,
-        commit_ms=800,
-        reveal_ms=400,
-        start_s=30,
-        standin_s=20,
-        down_s=10,
-        reclaim_s=100,
-        empty_grace_s=600,
-        duration_s=86_400,
-        only=(),
-        ignore=(),
-    )
-    return replace(usual, **changes)
 
 
 @dataclass
@@ -171,7 +143,7 @@ class Order:
 def place_order(
     network: Network, *, deposit: int = 10 * USD, max_attempts: int = 2, renter: SigningKey = RENTER, **changes: Any
 ) -> Order:
-    policy = policy_of(**changes)
+    policy = order_terms(**changes)
     network.fund(renter.address, 10**12)
     arguments = (policy.values(), b"\3" * 32, deposit, now() + 86_400, max_attempts)
     order_id = network.orders.create_order(*arguments, who=renter.address)

@@ -11,9 +11,10 @@ from sparewatt.market.rule import BidBook, awards_of, book_of, leaf_of, snapshot
 from sparewatt.protocol.contracts.match import Bid, BidLeaf, OrderTerms, Profile, Task
 from sparewatt.protocol.contracts.merkle import MerkleTree
 from sparewatt.protocol.typed_message import struct_hash
-from tests.evm.auction import Order, place_order, policy_of
+from tests.evm.auction import Order, place_order
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
 from tests.evm.network import FEE_BPS, TREASURY, USD, Network, profile_of
+from tests.order_terms import order_terms
 
 BIDS_MAX = 8
 PRICE_END = 1 << 40
@@ -38,7 +39,7 @@ def edge(rng: random.Random, end: int, usual: int) -> int:
 
 def random_policy(rng: random.Random, providers: list[str]) -> OrderTerms:
     mask = rng.choice([0, 0, 0b1110, rng.getrandbits(256)])
-    return policy_of(
+    return order_terms(
         countries=mask,
         tiers=rng.choice([0, 0, 0b111]),
         gpu_models=rng.choice([0, 0, 0b11]),

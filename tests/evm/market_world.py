@@ -16,10 +16,11 @@ from sparewatt.market.rule import BidBook, commit_of
 from sparewatt.protocol.contracts.match import Bid, Down
 from sparewatt.protocol.contracts.reasons import CloseReason, HandOverReason
 from sparewatt.protocol.signing import SigningKey
-from tests.evm.auction import Order, policy_of
+from tests.evm.auction import Order
 from tests.evm.machine import Contract, Reverted, now, rolled_back, wait
 from tests.evm.network import ATTEMPT_S, INSURANCE, RICH, TREASURY, USD, Provider
 from tests.evm.walks import PEOPLE, deployed_network
+from tests.order_terms import order_terms
 
 HONEST_PROVIDERS, HOSTILE_VALIDATORS = 2, 2
 HOSTILE_BOND = 3 * USD
@@ -128,7 +129,7 @@ class MarketWorld:
     # What honest parties do
 
     def open_order(self, renter: SigningKey, *, deposit: int, attempts: int, **changes: Any) -> Auction:
-        policy = policy_of(duration_s=5_000, **changes)
+        policy = order_terms(duration_s=5_000, **changes)
         self.network.fund(renter.address, RICH)
         arguments = (policy.values(), b"\3" * 32, deposit, now() + 20_000, attempts)
         order_id = self.network.orders.create_order(*arguments, who=renter.address)

@@ -24,9 +24,10 @@ from sparewatt.store.chain_requests import ChainRequestRow
 from sparewatt.store.credit_holds import REQUEST, CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.request_params import ChainRequestKind, LeaseParams, OrderParams, UpdateParams
-from tests.evm.auction import Order, place_order, policy_of
+from tests.evm.auction import Order, place_order
 from tests.evm.machine import CHAIN_ID, Contract, now, refused
 from tests.evm.network import DEPLOYER, USD, Network
+from tests.order_terms import order_terms
 
 ACCOUNT = AccountId("acc_renter")
 CUSTODY = Custody(bytes(SECRET_BYTES), rng=seeded(3))
@@ -124,7 +125,7 @@ def ref(order: Order) -> LeaseParams:
 
 def test_an_order_is_paid_and_made_by_relayed_calls(network: Network) -> None:
     requests = Requests(network, held_micro=5 * USD)
-    params = OrderParams(policy_of(), "0x" + SPEC.hex(), now() + 3_600, 3)
+    params = OrderParams(order_terms(), "0x" + SPEC.hex(), now() + 3_600, 3)
     before = network.orders.order_count(RENTER.address)
     assert requests.do(ChainRequestKind.ORDER, params, micro=5 * USD) == ["faucet", "permit", "order"]
     assert network.orders.order_count(RENTER.address) == before + 1
@@ -134,14 +135,14 @@ def test_an_order_is_paid_and_made_by_relayed_calls(network: Network) -> None:
 @pytest.mark.parametrize("held_micro", [0, 5 * USD - 1])
 def test_an_order_that_no_credits_were_held_for_gets_no_test_money(network: Network, held_micro: int) -> None:
     """Whoever inserts a request without its hold, or with a smaller one, would order for nothing."""
-    params = OrderParams(policy_of(), "0x" + SPEC.hex(), now() + 3_600, 3)
+    params = OrderParams(order_terms(), "0x" + SPEC.hex(), now() + 3_600, 3)
     with pytest.raises(InvalidField, match="neither held"):
         Requests(network, held_micro=held_micro).build(ChainRequestKind.ORDER, params, micro=5 * USD)
 
 
 def test_real_money_is_waited_for_while_the_credits_are_held(network: Network) -> None:
     requests = Requests(network, held_micro=5 * USD, test_money=False)
-    params = OrderParams(policy_of(), "0x" + SPEC.hex(), now() + 3_600, 3)
+    params = OrderParams(order_terms(), "0x" + SPEC.hex(), now() + 3_600, 3)
     assert requests.build(ChainRequestKind.ORDER, params, micro=5 * USD)[0] == ["wait"]
     network.token.faucet(RENTER.address, 5 * USD)
     assert requests.do(ChainRequestKind.ORDER, params, micro=5 * USD) == ["permit", "order"]
@@ -153,7 +154,7 @@ def test_what_the_escrow_owes_pays_for_the_next_order(network: Network) -> None:
     network.token.transfer(DEPLOYER, network.token.balanceOf(RENTER.address), who=RENTER.address)
     assert requests.do(ChainRequestKind.CANCEL, ref(order)) == ["cancel"]
     assert network.escrow.owed(RENTER.address) == 4 * USD
-    params = OrderParams(policy_of(), "0x" + SPEC.hex(), now() + 3_600, 3)
+    params = OrderParams(order_terms(), "0x" + SPEC.hex(), now() + 3_600, 3)
     assert requests.do(ChainRequestKind.ORDER, params, micro=4 * USD) == ["order"]
     assert network.escrow.owed(RENTER.address) == 0
 

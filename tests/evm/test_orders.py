@@ -9,9 +9,10 @@ import pytest
 
 from sparewatt.protocol.contracts.match import order_id_of
 from sparewatt.protocol.typed_message import struct_hash
-from tests.evm.auction import RENTER, Order, place_order, policy_of
+from tests.evm.auction import RENTER, Order, place_order
 from tests.evm.machine import CHAIN_ID, deploy, now, refused, wait
 from tests.evm.network import ATTEMPT_S, DEPLOYER, GUARDIAN, USD, Network, bare_network, key
+from tests.order_terms import order_terms
 
 OPEN, MATCHED, UNMATCHED, CLOSED, EXPIRED = range(1, 6)
 PENDING, UNPLACED = 1, 4
@@ -94,7 +95,7 @@ def test_an_order_needs_a_deposit_a_sane_expiry_and_few_attempts(network: Networ
     network.fund(RENTER.address)
 
     def create(*, deposit: int = USD, expires_in: int = 100, attempts: int = 1) -> None:
-        arguments = (policy_of().values(), b"\3" * 32, deposit, now() + expires_in, attempts)
+        arguments = (order_terms().values(), b"\3" * 32, deposit, now() + expires_in, attempts)
         network.orders.create_order(*arguments, who=RENTER.address)
 
     with refused("DEPOSIT_TOO_SMALL"):
@@ -325,7 +326,7 @@ def test_a_refund_pays_for_the_next_order(network: Network) -> None:
     network.orders.cancel_order(first.order_id, who=RENTER.address)
     before = network.token.balanceOf(RENTER.address)
     network.token.approve(network.escrow.address, 0, who=RENTER.address)
-    arguments = (policy_of().values(), b"\3" * 32, 7 * USD, now() + 100, 0)
+    arguments = (order_terms().values(), b"\3" * 32, 7 * USD, now() + 100, 0)
     second = network.orders.create_order(*arguments, who=RENTER.address)
     assert network.escrow.deposit_of(second) == 7 * USD
     assert network.escrow.owed(RENTER.address) == 3 * USD

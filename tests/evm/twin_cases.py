@@ -11,9 +11,10 @@ from sparewatt.protocol.contracts.meta_transactions import NodeKey
 from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import TypedMessage, struct_hash
-from tests.evm.auction import RENTER, place_order, policy_of
+from tests.evm.auction import RENTER, place_order
 from tests.evm.machine import Contract, now, wait
 from tests.evm.network import OPERATOR, ROOT_DELAY_S, USD, Network, key
+from tests.order_terms import order_terms
 
 PRICES = {0: 2 * USD, 1: USD}
 CLAIMS = (1, 2, 3, 4, 24, 8, 1, b"\1" * 32)
@@ -191,7 +192,7 @@ def registry_twins(n: Network) -> list[Twin]:
 
 def order_twins(n: Network) -> list[Twin]:
     order = place_order(n)
-    policy, renter = policy_of(), RENTER.address
+    policy, renter = order_terms(), RENTER.address
     unmatched = place_order(n, max_attempts=0)
     task = unmatched.task(unmatched.book({}))
     n.tasks.accept_no_match(task.values(), 0, unmatched.votes(task))

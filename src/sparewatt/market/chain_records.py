@@ -115,7 +115,7 @@ class RegisteredClaims:
     tier: int
     gpu_model: int
     vram_gb: int
-    """Of each GPU."""
+    """Of each GPU; 0 if it is not known."""
     gpu_units: int
     price_hint_uusd: int
     metadata_hash: str

@@ -35,7 +35,7 @@ from sparewatt.ledger.deposit_adapters import ConfirmedDeposit, deposit_request
 from sparewatt.ledger.pockets import exit_hold_id
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.api.ledger import ChainAudit
-from sparewatt.protocol.contracts.match import OrderTerms, ReputationSnapshot
+from sparewatt.protocol.contracts.match import ReputationSnapshot
 from sparewatt.protocol.contracts.meta_transactions import VoteKey
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import contract_domain, message_digest
@@ -52,6 +52,7 @@ from sparewatt.store.request_params import (
 )
 from tests.integration.chain.settling import CUSTODY, DEPTH, OWNER, ROUNDS_MAX, USER, Settling, open_settling
 from tests.integration.money.samples import RULES, delivery, job, settle
+from tests.order_terms import order_terms
 
 DOLLAR, DOLLAR_MICRO = Nano(10**9), 10**6
 ROOT_DELAY_S, EXIT_S, BOOK_S, UNBOND_S = 20, 200, 60, 3_600
@@ -61,31 +62,7 @@ RECEIVER = "0x" + "5e" * 20
 NODE = NodeId("0x" + "77" * 20)
 OPERATIONS_MAX = 150
 """Of one life: reads and writes of the database, and requests to the chain's node."""
-TERMS = OrderTerms(
-    countries=0,
-    tiers=0,
-    gpu_models=0,
-    min_gpu_class=0,
-    min_vram_gb=0,
-    gpu_units=1,
-    compliance=0,
-    min_uptime_ppm=0,
-    min_reputation_ppm=0,
-    max_price_uusd=3 * DOLLAR_MICRO,
-    latency_value=100,
-    rtt_row=bytes(range(32)),
-    payment_rule=0,
-    commit_ms=800,
-    reveal_ms=400,
-    start_s=30,
-    standin_s=20,
-    down_s=10,
-    reclaim_s=100,
-    empty_grace_s=600,
-    duration_s=86_400,
-    only=(),
-    ignore=(),
-)
+TERMS = order_terms()
 
 
 def quick_plan(*, root_delay_s: int = ROOT_DELAY_S) -> list[DeploymentStep]:

@@ -24,6 +24,7 @@ from sparewatt.protocol.contracts.merkle import merkle_tree
 from sparewatt.protocol.contracts.meta_transactions import NodeKey, VoteKey
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import TypedMessage, contract_domain, message_digest, struct_hash
+from tests.order_terms import order_terms
 
 USD = 10**6
 DEPTH = 3
@@ -40,31 +41,7 @@ NODE_KEYS: dict[str, SigningKey] = {ALICE.address: key(602), BOB.address: key(60
 OPERATORS = [key(701), key(702)]
 VOTE_KEYS = {OPERATORS[0].address: key(801), OPERATORS[1].address: key(802)}
 
-TERMS = OrderTerms(
-    countries=0,
-    tiers=0,
-    gpu_models=0,
-    min_gpu_class=0,
-    min_vram_gb=0,
-    gpu_units=1,
-    compliance=0,
-    min_uptime_ppm=0,
-    min_reputation_ppm=0,
-    max_price_uusd=3 * USD,
-    latency_value=0,
-    rtt_row=bytes(range(32)),
-    payment_rule=0,
-    commit_ms=800,
-    reveal_ms=400,
-    start_s=30,
-    standin_s=20,
-    down_s=10,
-    reclaim_s=100,
-    empty_grace_s=600,
-    duration_s=86_400,
-    only=(),
-    ignore=(BOB.address,),
-)
+TERMS = order_terms(latency_value=0, ignore=(BOB.address,))
 
 
 @dataclass

@@ -36,7 +36,7 @@ from sparewatt.evm.model import ContractCall
 from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.ledger.chart import GRANTS, credits_of, promo_of
 from sparewatt.protocol.contracts.chain_events import ChainEvent
-from sparewatt.protocol.contracts.match import OrderTerms, ReputationSnapshot
+from sparewatt.protocol.contracts.match import ReputationSnapshot
 from sparewatt.protocol.contracts.meta_transactions import VoteKey
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import contract_domain, message_digest
@@ -47,6 +47,7 @@ from sparewatt.store.database import Database
 from sparewatt.store.ledger import Transfer
 from sparewatt.store.request_params import OrderParams
 from tests.integration.chain.setting import DEPLOYER, GUARDIAN, OPERATOR
+from tests.order_terms import order_terms
 
 DEPTH = 2
 ROUNDS_MAX = 300
@@ -58,31 +59,7 @@ STAKE = 100 * DOLLAR_MICRO
 CUSTODY = Custody(bytes(SECRET_BYTES), rng=seeded(11))
 OPERATIONS_MAX = 150
 """Of one life: reads and writes of the database, and requests to the chain's node."""
-TERMS = OrderTerms(
-    countries=0,
-    tiers=0,
-    gpu_models=0,
-    min_gpu_class=0,
-    min_vram_gb=0,
-    gpu_units=1,
-    compliance=0,
-    min_uptime_ppm=0,
-    min_reputation_ppm=0,
-    max_price_uusd=3 * DOLLAR_MICRO,
-    latency_value=100,
-    rtt_row=bytes(range(32)),
-    payment_rule=0,
-    commit_ms=800,
-    reveal_ms=400,
-    start_s=30,
-    standin_s=20,
-    down_s=10,
-    reclaim_s=100,
-    empty_grace_s=600,
-    duration_s=86_400,
-    only=(),
-    ignore=(),
-)
+TERMS = order_terms()
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.contracts.match import NO_PROVIDER, OrderTerms
+from tests.order_terms import order_terms
 
 RENTER, ALICE, BOB, CAROL = ("0x" + digit * 40 for digit in "1abc")
 OPERATOR, OTHER_OPERATOR = "0x" + "d" * 40, "0x" + "e" * 40
@@ -18,29 +19,14 @@ HASH, ZERO = "0x" + "33" * 32, "0x" + "00" * 32
 BLOCK_S = 10
 START_S = 1_000_000
 
-TERMS = OrderTerms(
-    countries=0,
-    tiers=0,
+TERMS = order_terms(
     gpu_models=2,
     min_gpu_class=1,
     min_vram_gb=24,
-    gpu_units=1,
-    compliance=0,
-    min_uptime_ppm=0,
-    min_reputation_ppm=0,
-    max_price_uusd=3_000_000,
     latency_value=0,
-    rtt_row=bytes(range(32)),
-    payment_rule=0,
-    commit_ms=800,
-    reveal_ms=400,
-    start_s=30,
     standin_s=10,
-    down_s=10,
     reclaim_s=60,
-    empty_grace_s=600,
     duration_s=3_600,
-    only=(),
     ignore=(CAROL,),
 )
 

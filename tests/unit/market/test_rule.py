@@ -24,33 +24,10 @@ from sparewatt.market.rule import (
 from sparewatt.protocol.contracts.match import NO_LEAF, NO_PROVIDER, Bid, BidLeaf, OrderTerms, Profile
 from sparewatt.protocol.contracts.message_ranges import PPM, PRICE_UUSD_END
 from sparewatt.protocol.contracts.reasons import BidStatus
+from tests.order_terms import order_terms
 
 ORDER = b"\7" * 32
-ANY = OrderTerms(
-    countries=0,
-    tiers=0,
-    gpu_models=0,
-    min_gpu_class=0,
-    min_vram_gb=0,
-    gpu_units=1,
-    compliance=0,
-    min_uptime_ppm=0,
-    min_reputation_ppm=0,
-    max_price_uusd=3_000_000,
-    latency_value=0,
-    rtt_row=bytes(32),
-    payment_rule=0,
-    commit_ms=800,
-    reveal_ms=400,
-    start_s=30,
-    standin_s=10,
-    down_s=10,
-    reclaim_s=600,
-    empty_grace_s=600,
-    duration_s=3600,
-    only=(),
-    ignore=(),
-)
+ANY = order_terms(latency_value=0, rtt_row=bytes(32), standin_s=10, reclaim_s=600, duration_s=3_600)
 PICKY = dataclasses.replace(
     ANY,
     countries=1 << 49,

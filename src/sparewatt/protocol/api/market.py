@@ -148,7 +148,7 @@ class MarketProvider(msgspec.Struct, frozen=True, kw_only=True):
     tier: int
     gpu_model: int
     vram_gb: int
-    """Of each GPU; 0 if it is not known."""
+    """Of each GPU, as claimed; 0 if it is not known."""
     gpu_units: int
     price_hint_usd: str
     attested: int
