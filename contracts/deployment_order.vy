@@ -38,7 +38,8 @@ implements: ILeases
 exports: (
     twins.nonces, twins.DOMAIN_SEPARATOR,
     sisters.registry, sisters.stakes, sisters.escrow, sisters.tasks,
-    order_book.order_count, order_book.order_of, order_book.opened_at, order_reads.open_order, order_reads.order_facts,
+    order_book.order_count, order_book.order_of, order_book.opened_at, order_book.stake_version_at,
+    order_reads.open_order, order_reads.order_facts,
     lease_book.lease_of,
     lease_actions.confirm_start, lease_actions.confirm_start_with_signature,
     lease_actions.pause, lease_actions.pause_with_signature,
@@ -164,6 +165,7 @@ def reopen(order_id: bytes32, policy: match_rule.Policy):
     """
     @notice Open a new auction for an order without a provider. Anyone may call it as often as the renter allowed;
             beyond that only the renter.
+    @dev The deposit must be what a new order needs: a lease that lost its provider may have used it up.
     @param order_id The order.
     @param policy The policy of the order, unchanged.
     """
@@ -205,7 +207,7 @@ def expire_attempt(order_id: bytes32):
     if vacant:
         assert block.timestamp > lease.confirm_by, "STAND_INS_HAVE_TIME"
     elif order.state == order_book.OPEN:
-        assert block.timestamp > order_book.opened_at[order_id][order.attempt] + ATTEMPT_S, "ATTEMPT_NOT_OVER"
+        assert block.timestamp > order_book._opened_at(order_id, order.attempt) + ATTEMPT_S, "ATTEMPT_NOT_OVER"
     else:
         assert order.state == order_book.UNMATCHED, "NOT_OPEN"
         assert final, "ORDER_NOT_EXPIRED"
@@ -300,8 +302,15 @@ def _create(
     lease_book._note_terms(order_id, policy)
     self._open(order_id, order, policy)
     received: uint256 = extcall sisters.escrow.open(order_id, renter, deposit)
-    assert received >= convert(policy.max_price_uusd, uint256) * MIN_DEPOSIT_S // HOUR_S, "DEPOSIT_TOO_SMALL"
+    self._require_deposit(received, policy)
     return order_id
+
+
+@internal
+@pure
+def _require_deposit(deposit: uint256, policy: match_rule.Policy):
+    """Whoever wins an auction is bound without being asked again, so a deposit backs each of them."""
+    assert deposit >= convert(policy.max_price_uusd, uint256) * MIN_DEPOSIT_S // HOUR_S, "DEPOSIT_TOO_SMALL"
 
 
 @internal
@@ -312,7 +321,7 @@ def _open(order_id: bytes32, order: order_book.Order, policy: match_rule.Policy)
     opened.snapshot_epoch = convert(staticcall sisters.tasks.latest_epoch(), uint256)
     assert opened.snapshot_epoch > 0, "NO_SNAPSHOT"
     order_book._save(order_id, opened)
-    order_book.opened_at[order_id][opened.attempt] = block.timestamp
+    order_book._note_opening(order_id, opened.attempt, opened.stake_version)
     log PROVIDER_LOOKUP(
         order_id=order_id,
         attempt=opened.attempt,
@@ -334,6 +343,7 @@ def _reopen(caller: address, order_id: bytes32, policy: match_rule.Policy):
     assert order.attempt <= order.attempts_max or caller == order.renter, "NO_ATTEMPT_LEFT"
     assert block.timestamp <= order.expires_at, "ORDER_EXPIRED"
     assert match_rule._policy_hash(policy) == order.policy_hash, "WRONG_POLICY"
+    self._require_deposit(staticcall sisters.escrow.deposit_of(order_id), policy)
     self._open(order_id, order, policy)
 
 

@@ -111,6 +111,8 @@ def hand_over(
         assert reason == DOWN, "UNKNOWN_REASON"
         self._require_down(lease_id, lease, down_since, votes)
         paid_until = down_since
+    # Nothing is left to hand over, nor to answer for, once the agreed time is used up: anyone closes the lease.
+    assert lease_book._duration_left_s(lease, paid_until) > 0, "DURATION_USED_UP"
     extcall orders.vacate(lease_id, reason, paid_until, owes, self._standins(record, lease.position))
 
 
@@ -262,13 +264,19 @@ def _standins(record: awards.Record, position: uint256) -> uint256:
 @internal
 @view
 def _owes_for_resigning(lease: lease_book.Lease) -> bool:
-    """A renter's pause binds the provider for the grace only; an empty deposit's pause ends by `resume` or `close`."""
+    """
+    A renter's pause binds the provider for the grace only, also if the renter resumes just before the provider leaves;
+    an empty deposit's pause ends by `resume` or `close`.
+    """
+    by_renter: bool = lease.pause_reason == PAUSED_BY_RENTER
+    grace_is_over: bool = block.timestamp > lease.paused_at + lease.empty_grace_s
     if lease.state == lease_book.PAUSED:
-        assert lease.pause_reason == PAUSED_BY_RENTER, "PAUSED_AS_EMPTY"
-        assert block.timestamp > lease.paused_at + lease.empty_grace_s, "GRACE_NOT_OVER"
+        assert by_renter, "PAUSED_AS_EMPTY"
+        assert grace_is_over, "GRACE_NOT_OVER"
         return False
     assert lease.state == lease_book.PENDING or lease.state == lease_book.ACTIVE, "NOT_RUNNING"
-    return not lease_book._notice_is_over(lease)
+    waits_again: bool = lease.state == lease_book.PENDING and lease.resumed
+    return not (lease_book._notice_is_over(lease) or (waits_again and by_renter and grace_is_over))
 
 
 @internal

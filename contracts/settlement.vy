@@ -371,6 +371,7 @@ def exit(account: address):
     @notice Pay out a requested exit. Anyone may call it: the money goes to the account.
     @dev It pays no more than is unspent and not promised to accounts that earned it. Where a root under delay promises
          what the account would get, it waits for the guardian's time: nobody uses up a request by a root that is struck.
+         Where all was spent it pays nothing and ends the request, which would else let a later deposit out at once.
     @param account The account that asked.
     """
     request: Exit = self.exit_of[account]
@@ -380,11 +381,12 @@ def exit(account: address):
     due: uint256 = min(request.amount, self._unspent(account))
     amount: uint256 = min(due, pool.funded - pool.promised)
     assert amount == due or roots._is_ripe(CREDITS, pool.epoch), "ROOT_UNDER_DELAY"
-    assert amount > 0, "NOTHING_FREE"
+    assert amount > 0 or due == 0, "NOTHING_FREE"
     self.exit_of[account] = empty(Exit)
     self.exited[account] += amount
     self.pools[CREDITS].funded -= amount
-    vault._send(account, amount)
+    if amount > 0:
+        vault._send(account, amount)
     log Exited(account=account, amount=amount)
 
 

@@ -238,21 +238,12 @@ def _pause(caller: address, lease_id: bytes32):
 @internal
 def _to_paused(lease_id: bytes32, lease: lease_book.Lease, reason: uint256):
     paused: lease_book.Lease = lease
-    paused.duration_left_s = self._duration_left_s(lease, block.timestamp)
+    paused.duration_left_s = lease_book._duration_left_s(lease, block.timestamp)
     paused.state = lease_book.PAUSED
     paused.pause_reason = reason
     paused.paused_at = block.timestamp
     lease_book._save(lease_id, paused)
     log LeasePaused(lease_id=lease_id, reason=reason)
-
-
-@internal
-@pure
-def _duration_left_s(lease: lease_book.Lease, at: uint256) -> uint256:
-    """What is left of the agreed time if the lease stops running at `at`."""
-    if lease.state != lease_book.ACTIVE or at <= lease.running_since:
-        return lease.duration_left_s
-    return lease.duration_left_s - min(at - lease.running_since, lease.duration_left_s)
 
 
 @internal
@@ -298,7 +289,7 @@ def _close(caller: address, lease_id: bytes32, reason: uint256):
         charge = self._start_charge(lease)
     elif reason == BY_DURATION:
         assert lease.state == lease_book.ACTIVE or lease.state == lease_book.PAUSED, "NOT_RUNNING"
-        assert self._duration_left_s(lease, block.timestamp) == 0, "DURATION_NOT_OVER"
+        assert lease_book._duration_left_s(lease, block.timestamp) == 0, "DURATION_NOT_OVER"
     elif reason == BY_RECLAIM:
         assert sisters._acts_for(caller, lease.provider), "NOT_PROVIDER"
         assert lease_book._notice_is_over(lease), "NOTICE_NOT_OVER"

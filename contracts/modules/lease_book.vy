@@ -113,6 +113,15 @@ def _notice_is_over(lease: Lease) -> bool:
 
 
 @internal
+@pure
+def _duration_left_s(lease: Lease, at: uint256) -> uint256:
+    """What is left of the agreed time if the lease stops running at `at`."""
+    if lease.state != ACTIVE or at <= lease.running_since:
+        return lease.duration_left_s
+    return lease.duration_left_s - min(at - lease.running_since, lease.duration_left_s)
+
+
+@internal
 def _note_terms(order_id: bytes32, policy: match_rule.Policy):
     """Store the policy's terms that the later lease needs."""
     lease: Lease = empty(Lease)

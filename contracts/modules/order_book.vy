@@ -33,7 +33,7 @@ who: HashMap[bytes32, uint256]
 clock: HashMap[bytes32, uint256]
 policy_hash: HashMap[bytes32, bytes32]
 spec_hash: HashMap[bytes32, bytes32]
-opened_at: public(HashMap[bytes32, HashMap[uint256, uint256]])  # of each attempt, for its evidence
+openings: HashMap[bytes32, HashMap[uint256, uint256]]  # of each attempt, for its evidence: stake version and time
 
 
 @external
@@ -45,6 +45,41 @@ def order_of(order_id: bytes32) -> Order:
     @return The order; its state is 0 if there is none.
     """
     return self._load(order_id)
+
+
+@external
+@view
+def opened_at(order_id: bytes32, attempt: uint256) -> uint256:
+    """
+    @notice When an auction of an order was opened.
+    @param order_id The order.
+    @param attempt The number of the auction of this order, from 0.
+    @return Unix seconds; 0 if there is no such auction.
+    """
+    return self._opened_at(order_id, attempt)
+
+
+@external
+@view
+def stake_version_at(order_id: bytes32, attempt: uint256) -> uint256:
+    """
+    @notice The stake version that decides an auction of an order.
+    @param order_id The order.
+    @param attempt The number of the auction of this order, from 0.
+    @return The version that was current when it was opened; 0 if there is no such auction.
+    """
+    return self.openings[order_id][attempt] >> 64
+
+
+@internal
+@view
+def _opened_at(order_id: bytes32, attempt: uint256) -> uint256:
+    return self.openings[order_id][attempt] & M64
+
+
+@internal
+def _note_opening(order_id: bytes32, attempt: uint256, stake_version: uint256):
+    self.openings[order_id][attempt] = (stake_version << 64) | block.timestamp
 
 
 @internal

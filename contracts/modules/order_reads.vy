@@ -26,7 +26,7 @@ def open_order(order_id: bytes32) -> IOrders.OpenOrder:
         policy_hash=order.policy_hash,
         stake_version=order.stake_version,
         snapshot_epoch=order.snapshot_epoch,
-        opened_at=order_book.opened_at[order_id][order.attempt],
+        opened_at=order_book._opened_at(order_id, order.attempt),
     )
 
 

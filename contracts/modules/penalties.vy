@@ -67,8 +67,9 @@ def _require_in_time(order_id: bytes32, attempt: uint32, version: uint256) -> ad
     Evidence about this attempt still counts, and the penalty is a share of the weight at the version that decides it:
     no culprit reports itself at one in which it had little. Returns the renter.
     """
-    opened_at: uint256 = self._opened_at(order_id, attempt)
-    assert staticcall stakes.was_current(version, opened_at, opened_at), "WRONG_STAKE_VERSION"
+    self._opened_at(order_id, attempt)
+    decides: uint256 = staticcall orders.stake_version_at(order_id, convert(attempt, uint256))
+    assert version == decides, "WRONG_STAKE_VERSION"
     return (staticcall orders.order_facts(order_id)).renter
 
 

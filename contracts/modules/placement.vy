@@ -9,7 +9,6 @@
 
 from ethereum.ercs import IERC20
 from contracts import awards
-from contracts.modules import lease_actions
 from contracts.modules import lease_book
 from contracts.modules import order_book
 from contracts.modules import sisters
@@ -98,7 +97,7 @@ def vacate(lease_id: bytes32, reason: uint256, paid_until: uint256, owes: bool, 
     self._require_moves()
     lease: lease_book.Lease = lease_book._load(lease_id)
     left: lease_book.Lease = lease
-    left.duration_left_s = lease_actions._duration_left_s(lease, paid_until)
+    left.duration_left_s = lease_book._duration_left_s(lease, paid_until)
     left.state = lease_book.VACANT
     left.locked_uusd = 0
     left.provider = empty(address)  # the provider that left can no longer act, not even by an earlier notice

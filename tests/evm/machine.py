@@ -23,6 +23,7 @@ from eth_abi.abi import decode, encode  # noqa: E402
 from vyper.cli.vyper_compile import compile_files  # noqa: E402
 
 from sparewatt.protocol.signing import keccak256 as keccak  # noqa: E402
+from tests.evm.reads import Reads  # noqa: E402
 
 sys.setrecursionlimit(max(_limit, 10_000))  # the EVM's own calls nest deeper than Python's default allows
 
@@ -32,6 +33,9 @@ ARTIFACTS = ROOT / "src" / "sparewatt" / "chain" / "artifacts"
 CHAIN_ID = 31_337
 START = 1_800_000_000
 GAS = 30_000_000
+
+READS = Reads()
+READS.trace(boa.env.evm.vm.state.computation_class.opcodes)
 
 
 class Reverted(Exception):
@@ -71,6 +75,7 @@ class Function:
     def __init__(self, abi: dict[str, Any]) -> None:
         self.inputs = [type_of(entry) for entry in abi["inputs"]]
         self.outputs = [type_of(entry) for entry in abi.get("outputs", [])]
+        self.is_view = abi.get("stateMutability") in {"view", "pure"}
         self.selector = keccak(f"{abi.get('name', '')}({','.join(self.inputs)})".encode())[:4]
 
     def data(self, args: tuple[Any, ...]) -> bytes:
@@ -128,7 +133,10 @@ class Contract:
 
     def send(self, function: str, args: tuple[Any, ...], *, who: str, gas: int = GAS) -> Any:
         called = self.functions[function]
-        return called.answer(self.raw(called.data(args), who=who, gas=gas))
+        data = called.data(args)
+        if not called.is_view or gas != GAS:
+            return called.answer(self.raw(data, who=who, gas=gas))
+        return READS.answer((self.address, who, data), lambda: called.answer(self.raw(data, who=who)))
 
     def raw(self, data: bytes, *, who: str, gas: int = GAS) -> bytes:
         self.calldata = data
@@ -171,6 +179,7 @@ def deploy(name: str, *args: Any, who: str = "0x" + "dd" * 20) -> Contract:
     kinds = [type_of(i) for entry in compiled["abi"] if entry["type"] == "constructor" for i in entry["inputs"]]
     code = bytes.fromhex(compiled["bytecode"][2:]) + encode(kinds, args)
     sender, evm = boa_address(who), boa.env.evm
+    READS.forget_all()
     address = evm.generate_create_address(sender)
     done = evm.deploy_code(
         sender=sender, origin=sender, target_address=address, gas=GAS, gas_price=0, value=0, bytecode=code
@@ -182,6 +191,7 @@ def deploy(name: str, *args: Any, who: str = "0x" + "dd" * 20) -> Contract:
 
 def set_chain_id(chain_id: int) -> None:
     boa.env.evm.patch.chain_id = chain_id
+    READS.forget_all()
 
 
 set_chain_id(CHAIN_ID)
@@ -194,6 +204,7 @@ def now() -> int:
 
 def set_time(at: int) -> None:
     boa.env.evm.patch.timestamp = at
+    READS.forget_time()
 
 
 def wait(seconds: int) -> None:
@@ -212,6 +223,6 @@ def refused(reason: str) -> Iterator[None]:
 def rolled_back() -> Iterator[None]:
     """Roll the chain back to its state before the block, time included."""
     at = now()
-    with boa.env.anchor():
+    with READS.restored(), boa.env.anchor():
         yield
     set_time(at)

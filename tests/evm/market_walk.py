@@ -135,7 +135,8 @@ class MarketWalk(MarketWorld):
         _, state, most, attempt, _, _, expires_at, *_ = self.network.orders.order_of(auction.order_id)
         policy = auction.policy.values()
         done = self.attempt(self.network.orders, "reopen", auction.order_id, policy, who=STRANGER)
-        assert done == (state == UNMATCHED and attempt + 1 <= most and now() <= expires_at)
+        backed = auction.deposit >= auction.policy.max_price_uusd // 6
+        assert done == (state == UNMATCHED and attempt + 1 <= most and now() <= expires_at and backed)
         if done:
             auction.attempt += 1
             self.open_attempt(auction)
@@ -166,7 +167,7 @@ class MarketWalk(MarketWorld):
         """Goes to maintenance after its bid, or leaves and registers again."""
         provider, registry = self.any_hostile(), self.network.registry
         if registry.status_of(provider.address) == LEFT:
-            claims = (1, 2, 3, 4, 8, USD, bytes(32))
+            claims = (1, 2, 3, 4, 24, 8, USD, bytes(32))
             registry.register(claims, provider.node_key.address, b"", who=provider.address)
         status = self.rng.choice([IN_SERVICE, IN_SERVICE, MAINTENANCE, LEFT])
         self.attempt(registry, "set_status", status, who=provider.address)

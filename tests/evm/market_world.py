@@ -73,6 +73,8 @@ class MarketWorld:
         self.auctions: list[Auction] = []
         self.burned: dict[str, int] = defaultdict(int)
         self.used_twins: list[tuple[Contract, str, tuple[Any, ...]]] = []
+        self.seen_pauses: set[tuple[Any, ...]] = set()
+        """Leases paused beyond the grace whose provider was seen to get out. More time does not bind it again."""
         self.kept_downs: list[tuple[Auction, int, int, list[tuple[bytes, int]]]] = []
         for provider in self.hostile:
             self._set_bond(provider, HOSTILE_BOND)
@@ -241,6 +243,10 @@ class MarketWorld:
 
     def judge_hand_over(self, auction: Auction, before: dict[str, Any], reason: int, paid: int, since: int) -> None:
         free_of_charge = paid == 0
+        until = since if reason == HandOverReason.DOWN else now()
+        ran_s = max(0, until - before["running_since"]) if before["state"] == ACTIVE else 0
+        assert ran_s < before["duration_left"], "a lease was moved after its time"
+        grace_is_over = before["pause_reason"] == BY_RENTER and now() > before["paused_at"] + before["grace"]
         match HandOverReason(reason):
             case HandOverReason.NO_START:
                 assert before["state"] == PENDING
@@ -249,11 +255,11 @@ class MarketWorld:
             case HandOverReason.RESIGNED:
                 noticed = before["notice_at"] > 0 and now() >= before["notice_at"] + before["reclaim"]
                 if before["state"] == PAUSED:
-                    assert before["pause_reason"] == BY_RENTER, "left for nothing from an empty lease"
-                    assert now() > before["paused_at"] + before["grace"]
+                    assert grace_is_over, "left for nothing from an empty lease, or too early"
                     assert free_of_charge
                 else:
-                    assert free_of_charge == noticed
+                    waits_again = before["state"] == PENDING and before["resumed"]
+                    assert free_of_charge == (noticed or (waits_again and grace_is_over))
             case HandOverReason.DOWN:
                 assert since >= before["running_since"]
                 assert since + before["down"] <= now() <= since + before["down"] + ATTEMPT_S
@@ -351,17 +357,22 @@ class MarketWorld:
 
     def check_pause_has_ended(self, auction: Auction, lease: dict[str, Any]) -> None:
         """I20: after the grace the provider can leave for nothing, or start again for pay."""
+        seen = (auction.order_id, auction.deposit, *lease.values())
+        if seen in self.seen_pauses:
+            return
         with rolled_back():
             assert self.provider_gets_out(auction, lease)
+        self.seen_pauses.add(seen)
 
     def provider_gets_out(self, auction: Auction, lease: dict[str, Any]) -> bool:
         provider, orders = lease["provider"], self.network.orders
         assert auction.accepted is not None
+        if lease["duration_left"] == 0:
+            return self.attempt(orders, "close", auction.order_id, int(CloseReason.DURATION), who=provider)
         if auction.deposit < minute_uusd(lease["rate"]):
             return self.attempt(orders, "close", auction.order_id, int(CloseReason.EMPTY), who=provider)
         if lease["pause_reason"] == BY_EMPTY:
-            over = lease["duration_left"] == 0
-            return over or self.attempt(orders, "resume", auction.order_id, who=provider)
+            return self.attempt(orders, "resume", auction.order_id, who=provider)
         record = auction.record(auction.accepted).values()
         evidence: tuple[Any, ...] = (int(HandOverReason.RESIGNED), 0, [], b"")
         return self.attempt(self.network.moves, "hand_over", auction.order_id, record, *evidence, who=provider)

@@ -442,3 +442,32 @@ def test_a_culprit_does_not_report_itself_where_it_had_little_stake(order: Order
         )
     network.dispute.prove_double_sign(*evidence, grown.stake_version, 1)
     assert network.stakes.validator_of(one.operator.address)[1] == 95 * MIN_STAKE
+
+
+@pytest.mark.parametrize("when", ["before the order", "after the order"])
+def test_a_version_of_the_same_second_does_not_decide_an_attempt(network: Network, when: str) -> None:
+    """A validator with much stake takes most of it out in the second of the opening, and reports itself at the rest."""
+    one, stakes = network.validators[0], network.stakes
+    network.add_stake(one.operator.address, 99 * MIN_STAKE)
+    wait(1)
+    versions = [stakes.version(), stakes.version() + 1]
+    if when == "after the order":
+        order = place_order(network)
+    stakes.request_unbond(99 * MIN_STAKE, who=one.operator.address)
+    if when == "before the order":
+        order = place_order(network)
+    decides = versions.index(network.orders.stake_version_at(order.order_id, 0))
+    assert decides == (when == "before the order")
+    book = with_leaf(order, order.book(PRICES), 2, score=1)
+    proof = profile_proof(network, book.leaves[2].provider)
+    shown = (order.policy.values(), placed(book, 2), proof, False)
+
+    def reports(which: int) -> None:
+        task = replace(order.task(book), stake_version=versions[which])
+        votes = order.votes(task, voters=[replace(one, history_index=one.history_index + 1 + which)])
+        network.dispute.challenge_leaf(task.values(), 0, votes, *shown, who=CHALLENGER)
+
+    with refused("WRONG_STAKE_VERSION"):
+        reports(1 - decides)
+    reports(decides)
+    assert stakes.owed(CHALLENGER) == (100, 1)[decides] * MIN_STAKE // 2 // 10

@@ -8,13 +8,14 @@ from __future__ import annotations
 import pytest
 
 from sparewatt.market.rule import BidBook
+from sparewatt.protocol.contracts.match import Down
 from tests.evm.auction import RENTER, STRANGER, Order, place_order
 from tests.evm.machine import now, refused, wait
 from tests.evm.network import TREASURY, USD, Network
 
 PENDING, ACTIVE, PAUSED, UNPLACED, CLOSED, VACANT = range(1, 7)
 BY_RENTER, BY_DURATION, BY_RECLAIM, BY_EMPTY = range(1, 5)
-NO_START, RESIGNED = 16, 18
+NO_START, DOWN, RESIGNED = 16, 17, 18
 MINUTE = USD // 60
 BOND = 100 * USD
 
@@ -131,6 +132,35 @@ def test_a_renter_that_pauses_again_and_again_binds_nobody(network: Network) -> 
     assert bond_of(order, provider) == (BOND, 0)
 
 
+def test_a_renter_that_resumes_just_before_its_provider_leaves_takes_no_bond(network: Network) -> None:
+    """It sees the resignation on its way. The grace is over, so the provider goes for nothing until it starts again."""
+    order, book = running(network)
+    provider = order.provider.address
+    network.orders.pause(order.order_id, who=RENTER.address)
+    wait(601)
+    network.orders.resume(order.order_id, who=RENTER.address)
+    order.hand_over(book, RESIGNED, who=provider)
+    assert bond_of(order, provider) == (BOND, 0)
+    assert network.escrow.deposit_of(order.order_id) == USD
+
+
+@pytest.mark.parametrize("act", ["within the grace", "started again", "resumed as empty"])
+def test_a_provider_that_the_pause_still_binds_pays_for_leaving(network: Network, act: str) -> None:
+    order, book = emptied(network) if act == "resumed as empty" else running(network)
+    provider = order.provider.address
+    if act == "resumed as empty":
+        network.escrow.top_up(order.order_id, USD, who=RENTER.address)
+    else:
+        network.orders.pause(order.order_id, who=RENTER.address)
+    wait(600 if act == "within the grace" else 601)
+    network.orders.resume(order.order_id, who=RENTER.address)
+    if act == "started again":
+        order.confirm()
+    order.hand_over(book, RESIGNED, who=provider)
+    assert bond_of(order, provider) == (BOND - USD, 0)
+    assert network.escrow.deposit_of(order.order_id) == 2 * USD
+
+
 @pytest.mark.parametrize("deposit", [0, MINUTE - 1, MINUTE, USD])
 def test_a_renters_pause_ends_whatever_the_deposit(network: Network, deposit: int) -> None:
     """Below a minute anyone closes; with more the provider goes. Either way its whole bond is free again."""
@@ -177,6 +207,36 @@ def test_a_topped_up_lease_without_time_left_is_closed_by_anyone(network: Networ
     assert network.escrow.owed(RENTER.address) == USD
 
 
+@pytest.mark.parametrize("over_s", [-1, 0, 60])
+def test_nobody_is_down_or_resigns_after_the_agreed_time(network: Network, over_s: int) -> None:
+    """The provider stopped when the time was over and nobody has closed the lease: its bond is its own."""
+    order, book = running(network, deposit=9 * USD, duration_s=3600)
+    provider, since = order.provider.address, now() + 3600 + over_s
+    wait(3600 + over_s + order.policy.down_s)
+    votes = network.votes(Down(order.order_id, 1, provider, since))
+    if over_s < 0:
+        order.hand_over(book, DOWN, down_since=since, votes=votes)
+        assert (order.lease["state"], order.lease["duration_left"]) == (VACANT, 1)
+        return
+    with refused("DURATION_USED_UP"):
+        order.hand_over(book, DOWN, down_since=since, votes=votes)
+    with refused("DURATION_USED_UP"):
+        order.hand_over(book, RESIGNED, who=provider)
+    close(order, BY_DURATION)
+    assert bond_of(order, provider) == (BOND, 0)
+    assert paid_to(order, provider) == USD
+
+
+def test_a_pause_without_time_left_is_closed_not_left(network: Network) -> None:
+    order, book = running(network, deposit=9 * USD, duration_s=3600)
+    wait(3600)
+    network.orders.pause(order.order_id, who=RENTER.address)
+    wait(601)
+    with refused("DURATION_USED_UP"):
+        order.hand_over(book, RESIGNED, who=order.provider.address)
+    close(order, BY_DURATION, who=order.provider.address)
+
+
 def test_neither_side_alone_changes_the_agreed_time(network: Network) -> None:
     order, _ = running(network, deposit=9 * USD, duration_s=3600)
     moves, provider = network.moves, order.provider.address
@@ -216,3 +276,22 @@ def test_an_update_does_not_wipe_out_an_hour_that_was_earned(network: Network) -
     network.moves.accept_update(order.order_id, *cheaper, who=provider)
     assert paid_to(order, provider) == USD
     assert order.lease["locked"] == USD
+
+
+def test_nobody_is_bound_by_an_auction_without_a_deposit(network: Network) -> None:
+    """A lease that used up its deposit is opened again: its winner would have to start, unpaid, for the grace."""
+    order, book = running(network, deposit=USD)
+    needed = order.policy.max_price_uusd // 6
+    network.orders.give_notice(order.order_id, who=order.provider.address)
+    wait(3599)
+    order.hand_over(book, RESIGNED, who=order.provider.address)
+    wait(order.policy.standin_s + 1)
+    network.orders.expire_attempt(order.order_id)
+    assert order.lease["state"] == UNPLACED
+    left = network.escrow.deposit_of(order.order_id)
+    network.escrow.top_up(order.order_id, needed - left - 1, who=RENTER.address)
+    for caller in (STRANGER, RENTER.address):
+        with refused("DEPOSIT_TOO_SMALL"):
+            network.orders.reopen(order.order_id, order.policy.values(), who=caller)
+    network.escrow.top_up(order.order_id, 1, who=RENTER.address)
+    network.orders.reopen(order.order_id, order.policy.values(), who=STRANGER)

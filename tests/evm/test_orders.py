@@ -11,7 +11,7 @@ from sparewatt.protocol.contracts.match import order_id_of
 from sparewatt.protocol.typed_message import struct_hash
 from tests.evm.auction import RENTER, Order, place_order
 from tests.evm.machine import CHAIN_ID, deploy, now, refused, wait
-from tests.evm.network import ATTEMPT_S, DEPLOYER, GUARDIAN, USD, Network, bare_network, key
+from tests.evm.network import ATTEMPT_S, DEPLOYER, GUARDIAN, TREASURY, USD, Network, bare_network, key
 from tests.order_terms import order_terms
 
 OPEN, MATCHED, UNMATCHED, CLOSED, EXPIRED = range(1, 6)
@@ -89,6 +89,60 @@ def test_a_policy_at_its_bounds_is_kept_to_the_last_bit(network: Network, change
         policy.standin_s,
         policy.down_s,
     ]
+
+
+def test_a_lease_with_all_fields_at_their_bounds_lives_and_ends_to_the_last_unit(network: Network) -> None:
+    """A field that ran into its neighbour in a packed word would change it in one of these steps."""
+    top, month, hour = 2**40 - 1, 30 * 86_400, 3_600
+    bounds: dict[str, Any] = {
+        "reclaim_s": month,
+        "empty_grace_s": month,
+        "start_s": hour,
+        "standin_s": hour,
+        "down_s": hour,
+    }
+    for provider in network.providers[:2]:
+        for _ in range(2):
+            network.fund(provider.address, 10**12)
+        network.stakes.deposit_bond(provider.address, top, who=provider.address)
+    network.fund(RENTER.address, 10**12)
+    order = place_order(network, deposit=2**40, max_price_uusd=top, duration_s=2**32 - 1, max_attempts=16, **bounds)
+    book = order.started({0: top, 1: top})
+    first, started = order.provider, now()
+    fixed = {"rate": top, "max_rate": top, "locked": top, "reclaim": month, "grace": month} | {
+        "start": hour,
+        "standin": hour,
+        "down": hour,
+    }
+
+    def shown() -> dict[str, Any]:
+        lease = order.lease
+        assert {name: lease[name] for name in fixed} == fixed
+        return lease
+
+    assert shown()["duration_left"] == 2**32 - 1
+    network.orders.give_notice(order.order_id, who=first.address)
+    wait(hour)
+    network.orders.pause(order.order_id, who=RENTER.address)
+    assert (shown()["paused_at"], order.lease["notice_at"]) == (started + hour, started)
+    assert order.lease["duration_left"] == 2**32 - 1 - hour
+    assert network.escrow.deposit_of(order.order_id) == 2**40 - top == 1
+    network.escrow.top_up(order.order_id, top // 60, who=RENTER.address)
+    wait(month + 1)
+    network.orders.resume(order.order_id, who=RENTER.address)
+    assert shown()["confirm_by"] == now() + hour
+    order.confirm()
+    order.hand_over(book, 18, who=first.address)
+    assert network.stakes.bond_of(first.address)[1] == 0
+    order.take_over(book, 1)
+    lease = shown()
+    assert (lease["term"], lease["position"], lease["notice_at"], lease["resumed"]) == (2, 1, 0, False)
+    assert (lease["confirm_by"], lease["vacated_at"]) == (now() + hour, now())
+    network.orders.close(order.order_id, 1, who=RENTER.address)
+    assert network.escrow.deposit_of(order.order_id) == 0
+    assert sum(network.escrow.owed(a) for a in (RENTER.address, TREASURY, *(p.address for p in network.providers))) == (
+        2**40 + top // 60
+    )
 
 
 def test_an_order_needs_a_deposit_a_sane_expiry_and_few_attempts(network: Network) -> None:

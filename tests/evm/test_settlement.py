@@ -159,6 +159,24 @@ def test_an_exit_covers_no_later_deposit(settlement: Settlement) -> None:
     assert settlement.contract.unspent(ALICE.address) == 50
 
 
+def test_a_request_whose_money_was_spent_does_not_wait_for_the_next_deposit(settlement: Settlement) -> None:
+    """It is ready for ever: a later deposit could be spent at the gateway and taken out in the same minute."""
+    contract = settlement.contract
+    contract.deposit(ALICE.address, 100, who=ALICE.address)
+    contract.request_exit(100, who=ALICE.address)
+    epoch = settlement.post({ALICE: (0, 100), BOB: (100, 0)})
+    contract.record_spent(epoch, *settlement.proof(ALICE))
+    with refused("TOO_EARLY"):
+        contract.exit(ALICE.address)
+    wait(EXIT_S)
+    contract.exit(ALICE.address, who=OPERATOR)
+    assert contract.exit_of(ALICE.address) == (0, 0)
+    contract.deposit(ALICE.address, 50, who=ALICE.address)
+    with refused("NO_EXIT_REQUESTED"):
+        contract.exit(ALICE.address)
+    assert contract.unspent(ALICE.address) == 50
+
+
 def test_what_was_spent_or_promised_does_not_leave(settlement: Settlement) -> None:
     settlement.contract.deposit(ALICE.address, 100, who=ALICE.address)
     epoch = settlement.post({ALICE: (0, 80), BOB: (60, 0)})
@@ -355,8 +373,8 @@ def test_an_exit_leaves_time_for_a_root_under_delay_and_one_more(settlement: Set
     wait(ROOT_DELAY_S + BOOK_S)
     contract.record_spent(epoch, *settlement.proof(ALICE))
     wait(EXIT_S)
-    with refused("NOTHING_FREE"):
-        contract.exit(ALICE.address)
+    contract.exit(ALICE.address)
+    assert contract.logged("Exited") == [{"account": ALICE.address, "amount": 0}]
     contract.claim(CREDITS, epoch, *settlement.proof(BOB))
     assert contract.held() == 0
 

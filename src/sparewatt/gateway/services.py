@@ -194,6 +194,7 @@ class Services:
             claim=self.money.claim,
             specs_of=specs_of,
             is_test_money=self.settings.development,
+            free_idle_slices=self.accounting.ledger.free_idle_slices if self.accounting is not None else None,
             has_chain=self.settings.chain_url is not None,
         )
 

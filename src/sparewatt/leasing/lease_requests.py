@@ -14,16 +14,16 @@ from sparewatt.core.errors import (
     ChainUnavailable,
     ContractsOutdated,
     IdReused,
-    InsufficientCredits,
     InvalidField,
     RateLimited,
 )
 from sparewatt.core.ids import AccountId
-from sparewatt.core.money import Nano, format_usd
+from sparewatt.core.money import Nano
 from sparewatt.ledger.chain_request_client import ChainRequestClient
+from sparewatt.ledger.credits import checked_transfer_nano
 from sparewatt.ledger.payouts import NANO_PER_MICRO
+from sparewatt.ledger.request_holds import FreeIdleSlices, hold_for_request
 from sparewatt.store.chain_requests import ChainRequestRow, InsertLimit, NewChainRequest
-from sparewatt.store.credit_holds import REQUEST, CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.request_params import (
     ChainRequestKind,
@@ -63,6 +63,8 @@ class LeaseRequestService:
     clock: Clock
     is_test_money: bool
     """Free credits pay for leases too."""
+    free_idle_slices: FreeIdleSlices | None
+    """None on a network that charges nothing."""
 
     async def order(
         self, account: AccountId, asked: OrderParams, *, deposit_micro: int, reference: str
@@ -99,6 +101,8 @@ class LeaseRequestService:
     ) -> ChainRequestRow:
         if not 1 <= len(reference) <= REFERENCE_CHARS_MAX:
             raise InvalidField(f"'id' has 1 to {REFERENCE_CHARS_MAX} characters.", param="id")
+        if micro:
+            checked_transfer_nano(micro * NANO_PER_MICRO)
         await self._require_chain()
         address = await self._address_of(account)
         new = NewChainRequest(f"{kind.value}:{account}:{reference}", kind, account, address, micro, params)
@@ -124,11 +128,13 @@ class LeaseRequestService:
         missing = new.micro - await self.database.pockets.payable_micro(new.address)
         if missing <= 0:
             return False
-        hold, nano = CreditHoldRow(new.id, REQUEST, new.account_id, new.address), Nano(missing * NANO_PER_MICRO)
-        if await self.database.credit_holds.hold(hold, with_promo=self.is_test_money, nano=nano) is None:
-            raise InsufficientCredits(
-                f"Your credits do not cover ${format_usd(nano)}. 'sparewatt credits' shows what you have."
-            )
+        await hold_for_request(
+            self.database.credit_holds,
+            new,
+            Nano(missing * NANO_PER_MICRO),
+            with_promo=self.is_test_money,
+            free_idle_slices=self.free_idle_slices,
+        )
         return True
 
     async def _require_chain(self) -> None:

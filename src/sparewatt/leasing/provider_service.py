@@ -16,7 +16,6 @@ from sparewatt.core.errors import (
     ChainUnavailable,
     ContractsOutdated,
     IdReused,
-    InsufficientCredits,
     InvalidField,
     LeasesOff,
     NoChain,
@@ -31,12 +30,12 @@ from sparewatt.evm.contract_abi import Contract, shipped_abis
 from sparewatt.leasing.claims import claims_of
 from sparewatt.leasing.node_keys import NodeKeyRequests
 from sparewatt.ledger.chain_request_client import ChainRequestClient, is_finished
+from sparewatt.ledger.request_holds import FreeIdleSlices, hold_for_request
 from sparewatt.protocol.api.providers import BondSource
 from sparewatt.protocol.link.frames import NodeKeyRequest
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.chain import ChainIndexRow
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, NewChainRequest
-from sparewatt.store.credit_holds import CreditHoldRow
 from sparewatt.store.database import Database
 from sparewatt.store.providers import ProviderRow, ProviderState, ProviderStatus
 from sparewatt.store.request_params import ChainRequestKind, ProviderParams, RegisterParams, StatusParams
@@ -85,6 +84,8 @@ class ProviderService:
     """What a node reports; None for one that is not known here."""
     is_test_money: bool
     """Whether free credits count as money on the chain."""
+    free_idle_slices: FreeIdleSlices | None
+    """None on a network that charges nothing."""
     has_chain: bool = True
 
     # reads
@@ -201,11 +202,13 @@ class ProviderService:
         if source == "earnings":
             await self.claim(request.account_id)
             return
-        hold = CreditHoldRow(request.id, "request", request.account_id, request.address)
-        if await self.database.credit_holds.hold(hold, with_promo=self.is_test_money, nano=nano) is None:
-            raise InsufficientCredits(
-                f"Your credits do not cover ${format_usd(nano)}. 'sparewatt credits' shows what you have."
-            )
+        await hold_for_request(
+            self.database.credit_holds,
+            request,
+            nano,
+            with_promo=self.is_test_money,
+            free_idle_slices=self.free_idle_slices,
+        )
 
     async def unbond(self, account_id: AccountId, wanted: str, nano: Nano, *, reference: str) -> ProviderChange:
         """Take free bond out. It waits for the network's time, then comes back into the account's credits."""

@@ -15,7 +15,7 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.payouts import NANO_PER_MICRO
-from sparewatt.ledger.pockets import exit_hold_id
+from sparewatt.ledger.pockets import NOBODY, exit_hold_id
 from sparewatt.protocol.address_proof import address_proof_text, is_address_proof
 from sparewatt.protocol.api.ledger import ChainAudit
 from sparewatt.store.accounts import AccountRow
@@ -92,8 +92,10 @@ class ChainCreditService:
     ) -> ChainRequestRow:
         """Ask for an exit of paid credits that were deposited on the chain, by a key that the network holds.
 
-        Returns once the contract has it; its payment takes the contract's time. Raises InsufficientCredits.
+        Returns once the contract has it; its payment takes the contract's time. Raises InsufficientCredits, or
+        InvalidField for a receiver who could never use the tokens.
         """
+        await self._check_receiver(receiver)
         account = await self._account(account_id)
         address = await self._held_address(account)
         micro = _whole_micro(nano)
@@ -144,6 +146,11 @@ class ChainCreditService:
         await self._refuse_if_busy(account_id)
         if await self.database.pockets.owners([own]):
             raise InvalidField("That address belongs to an account of this network already.", param="address")
+        if await self.database.exits.deposited_at(own):
+            raise UnprocessableContent(
+                "Money was deposited for that address before it belonged to an account, so it is in nobody's credits. "
+                "Take it out with that wallet first ('request_exit' of the settlement contract), or use another one."
+            )
         await self.database.accounts.set_own_address(account_id, held=account.chain_address, own=own)
         return await self._account(account_id)
 
@@ -182,6 +189,12 @@ class ChainCreditService:
         if not former:
             raise InvalidField("The network has no key of this account's address: use your wallet with the contracts.")
         return former[0]
+
+    async def _check_receiver(self, receiver: str | None) -> None:
+        index = await self.database.chain.index()
+        contracts = () if index is None else [address.lower() for address in index.contracts.values()]
+        if receiver == NOBODY or receiver in contracts:
+            raise InvalidField(f"Tokens that are sent to {receiver} are lost: name an address of yours.", param="to")
 
     async def _hold_exit(self, new: NewChainRequest, nano: Nano) -> None:
         hold = CreditHoldRow(exit_hold_id(new.address), EXIT, new.account_id, new.address)

@@ -295,7 +295,9 @@ class Ledger:
         return [*records, DeliveryProgress(dict(self._delivered))] if self._delivered else records
 
     async def rebalance_purses(self) -> None:
-        """Refill purses that run low, return those that are idle."""
+        """Refill purses that run low, return those that are idle, and what is free of accounts that leave."""
+        for account in await self.books.list_leaving():
+            await self.give_back(account)
         now_s = self.clock.now_s()
         for purse in list(self._purses.values()):
             if purse.refill_nano:

@@ -18,7 +18,7 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger import chart
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.chain_events import ChainEvent
-from sparewatt.store.credit_holds import CreditHoldRow
+from sparewatt.store.credit_holds import EXIT, CreditHoldRow
 from sparewatt.store.ledger import Posting, Transfer
 from sparewatt.store.pockets import Pocket, PocketEntry, PocketKey, PocketRow, PocketView
 
@@ -229,7 +229,7 @@ def entry_of(
         kind, account = "convert", hold.account_id
     nano = _taken(lines, account) if hold is not None else _moved(lines)
     transfer = Transfer(cause, kind, account, Nano(nano), tuple(lines), unix_s)
-    return PocketEntry(kept, [transfer], _used_hold(event, kind, hold))
+    return PocketEntry(kept, [transfer], _used_hold(event, kind, hold), _exit_hold(event, kind, view))
 
 
 def exit_hold_id(address: str) -> str:
@@ -242,6 +242,14 @@ def _used_hold(event: ChainEvent, kind: str, hold: CreditHoldRow | None) -> str 
     if kind == "exit":
         return exit_hold_id(event.args["account"])
     return None if hold is None else hold.id
+
+
+def _exit_hold(event: ChainEvent, kind: str, view: PocketView) -> CreditHoldRow | None:
+    owner = view.owners.get(event.args["account"]) if kind == "deposit" else None
+    if owner is None:
+        return None
+    address = event.args["account"]
+    return CreditHoldRow(exit_hold_id(address), EXIT, owner.account_id, address)
 
 
 def _is_kept(row: PocketRow, view: PocketView) -> bool:
@@ -299,11 +307,15 @@ def _conversion(hold: CreditHoldRow, nano: int) -> list[Posting]:
 
 
 def _free_credits_come_back(kind: str, lines: Sequence[Posting], view: PocketView) -> list[Posting]:
-    """Promo credits never become paid ones: what comes back of them is promo again, what a lease cost is used up."""
+    """Promo credits never become paid ones: what comes back of them is promo again, what a lease cost is used up.
+
+    They come back last: as long as all of them may stand in the account's pockets, a deposit is other money.
+    """
     more: list[Posting] = []
     for account, given in view.given.items():
         sums = dict(_net(lines))
-        back = min(given, max(0, sums.get(chart.credits_of(account), 0))) if kind == "deposit" else 0
+        missing = max(0, given - view.on_chain.get(account, 0))
+        back = min(missing, max(0, sums.get(chart.credits_of(account), 0))) if kind == "deposit" else 0
         used = min(given, max(0, -sums.get(chart.pocket_of("escrow", account), 0))) if kind == "lease_pay" else 0
         if back:
             more += [(chart.credits_of(account), -back), (chart.DEPOSITS, back)]

@@ -27,6 +27,8 @@ class CreditHoldRow:
     address: str
     promo_nano: Nano = NOTHING
     paid_nano: Nano = NOTHING
+    lacking_nano: Nano = NOTHING
+    """What an exit asks for beyond that: others have reserved it, or it is not there."""
     by_root: bool = False
     """Whether a payout root makes tokens of it; else the faucet of test money."""
     epoch: int | None = None
@@ -68,15 +70,12 @@ class CreditHoldStore(Store):
         return taken
 
     async def hold_up_to(self, hold: CreditHoldRow, *, nano: int) -> Nano:
-        """Hold as much of `nano` as there is of paid credits; a hold of this id is changed to that."""
+        """Hold as much of `nano` as there is of paid credits; a hold of this id is changed to that.
+
+        Of what it lacks nobody else can reserve anything, once those that have it return it.
+        """
         async with self._pool.transaction() as connection:
-            free = await _lock_free_credits(connection, hold)
-            paid = min(nano, max(0, next((row["free"] for row in free if row["name"] == "credits"), 0)))
-            existing = await connection.fetchrow(sql("find_hold"), hold.id)
-            if existing is None or existing["paid_nano"] != paid:
-                await drop_hold_within(connection, hold.id)
-                await _insert_hold(connection, replace(hold, paid_nano=Nano(paid)))
-        return Nano(paid)
+            return await hold_up_to_within(connection, hold, nano=nano)
 
     async def release(self, hold_id: str) -> bool:
         """False if there is no such hold: it was used, or released before."""
@@ -107,15 +106,30 @@ class CreditHoldStore(Store):
 
 async def _lock_free_credits(connection: PgConnection, hold: CreditHoldRow) -> list[Any]:
     await connection.execute(sql("lock_credits"), hold.account_id)
-    return list(await connection.fetch(sql("free_credits"), hold.account_id, hold.instance))
+    return list(await connection.fetch(sql("free_credits"), hold.account_id, hold.instance, hold.purpose == EXIT))
 
 
 async def _insert_hold(connection: PgConnection, hold: CreditHoldRow) -> None:
-    values = (hold.id, hold.purpose, hold.account_id, hold.address, hold.promo_nano, hold.paid_nano, hold.by_root)
+    amounts = (hold.promo_nano, hold.paid_nano, hold.lacking_nano)
+    values = (hold.id, hold.purpose, hold.account_id, hold.address, *amounts, hold.by_root)
     await connection.execute(sql("insert_hold"), *values)
     for name, nano in (("promo", hold.promo_nano), ("credits", hold.paid_nano)):
         if nano:
             await connection.execute(sql("set_slice"), f"{name}:{hold.account_id}", hold.instance, nano)
+
+
+async def hold_up_to_within(connection: PgConnection, hold: CreditHoldRow, *, nano: int) -> Nano:
+    """As `CreditHoldStore.hold_up_to`, within the caller's transaction."""
+    free = await _lock_free_credits(connection, hold)
+    paid = min(nano, max(0, next((row["free"] for row in free if row["name"] == "credits"), 0)))
+    wanted = replace(hold, paid_nano=Nano(paid), lacking_nano=Nano(nano - paid))
+    existing = await connection.fetchrow(sql("find_hold"), hold.id)
+    if existing is None:
+        await _insert_hold(connection, wanted)
+    elif CreditHoldRow(**existing) != wanted:
+        await connection.execute(sql("change_exit_hold"), hold.id, wanted.paid_nano, wanted.lacking_nano)
+        await connection.execute(sql("set_slice"), f"credits:{hold.account_id}", hold.instance, paid)
+    return Nano(paid)
 
 
 async def drop_hold_within(connection: PgConnection, hold_id: str) -> bool:

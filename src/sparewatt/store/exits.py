@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.core.ids import AccountId
+from sparewatt.store.chain import EventPosition
 from sparewatt.store.connection_pool import Store
 
 
@@ -34,6 +35,15 @@ class ExitStore(Store):
     async def list_seen(self) -> list[SeenExit]:
         """Of every address that ever asked for one."""
         return await self._pool.rows_as(_seen_exit, "exits_seen")
+
+    async def deposited_at(self, address: str) -> int:
+        """What was deposited for an address and has not left again, in micro-USD."""
+        return int(await self._pool.value("deposited_at", address))
+
+    async def paid_after(self, address: str, position: EventPosition) -> int | None:
+        """What the first exit of an address after this event has paid; None if none has, by final events."""
+        micro = await self._pool.value("exit_paid_after", address, *position)
+        return None if micro is None else int(micro)
 
     async def list_asked(self) -> list[AskedExit]:
         return await self._pool.rows_as(AskedExit, "exits_asked")

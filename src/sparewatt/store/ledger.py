@@ -24,6 +24,7 @@ from sparewatt.store.migrations import PgConnection
 Posting = tuple[str, int]
 """An account of the ledger, and what it gains or loses."""
 MONTHS_PER_YEAR = 12
+LEAVING_LISTED_MAX = 10_000
 
 
 class AttemptRow(msgspec.Struct, frozen=True, gc=False):
@@ -204,6 +205,10 @@ class LedgerStore(Store):
             taken = max(0, min(free, max(wanted, min(preferred, free // 2))))
             await connection.execute(sql("set_slice"), account, instance, have + taken)
         return Nano(taken)
+
+    async def list_leaving(self) -> list[AccountId]:
+        """Accounts whose exit from the network asks for credits that others have reserved."""
+        return [AccountId(row["account_id"]) for row in await self._pool.rows("accounts_leaving", LEAVING_LISTED_MAX)]
 
     async def return_slices(self, accounts: Sequence[str], *, instance: str) -> None:
         """All that this gateway has reserved of these. Locked as in `take_slice`, so that neither undoes the other."""

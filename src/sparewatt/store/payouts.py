@@ -13,6 +13,9 @@ from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within,
 
 CONVERSIONS_MAX = 10_000
 """Holds that one batch makes tokens of; the others wait for the next."""
+LEAVING_S = 15.0
+"""What gateways still have reserved of an account this long after its exit was seen counts as spent: idle slices were
+returned by then, and what is left is for requests that run."""
 LEAVES_MAX = 1 << 20
 """Addresses in one payout root: the settlement contract takes no more."""
 
@@ -136,7 +139,8 @@ class PayoutStore(Store):
                 return None
             epoch = last["epoch"] + 1 if last else 1
             leaves = [PayoutLeafRow(**row) for row in await connection.fetch(sql("leaves_at"), epoch, "", LEAVES_MAX)]
-            standings = [AccountStanding(**row) for row in await connection.fetch(sql("standings"), LEAVES_MAX)]
+            rows = await connection.fetch(sql("standings"), LEAVES_MAX, LEAVING_S)
+            standings = [AccountStanding(**row) for row in rows]
             rows = await connection.fetch(sql("holds_to_convert"), CONVERSIONS_MAX)
             conversions = [HeldConversion(**row) for row in rows]
             draft = await asyncio.to_thread(draft_batch, epoch, leaves, standings, conversions)
@@ -231,7 +235,7 @@ class PayoutStore(Store):
 
     async def has_unshown_spending(self, account_id: AccountId) -> bool:
         """Whether the account has spent a micro-dollar that is in no batch."""
-        return int(await self._pool.value("unshown_spending", account_id)) > 0
+        return int(await self._pool.value("unshown_spending", account_id, LEAVING_S)) > 0
 
     async def mark_claimed(self, address: str, *, claimed_micro: int) -> None:
         """What an address has claimed in all; a lower amount than the stored one changes nothing."""

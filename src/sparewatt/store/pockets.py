@@ -11,11 +11,12 @@ from typing import Any
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId
 from sparewatt.core.money import Nano
 from sparewatt.store.connection_pool import ConnectionPool, Store, sql
-from sparewatt.store.credit_holds import CreditHoldRow, drop_hold_within
+from sparewatt.store.credit_holds import CreditHoldRow, drop_hold_within, hold_up_to_within
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfer_within
 from sparewatt.store.migrations import PgConnection
 
 POCKETS_LISTED_MAX = 100_000
+NANO_PER_MICRO = 1_000
 
 
 class Pocket(Enum):
@@ -72,6 +73,8 @@ class PocketView:
     owners: Mapping[str, AddressOwner]
     given: Mapping[AccountId, int]
     """Promo credits that stand on the chain as test tokens, in nano-USD."""
+    on_chain: Mapping[AccountId, int]
+    """All that stands in an account's pockets, in nano-USD."""
     free_credits: Mapping[AccountId, int]
     """Paid credits that nobody has reserved except for an exit, in nano-USD."""
     hold: CreditHoldRow | None
@@ -85,6 +88,8 @@ class PocketEntry:
     """New contents; what is empty and needs no owner any more is deleted."""
     transfers: Sequence[Transfer]
     uses_hold: str | None = None
+    for_exit: CreditHoldRow | None = None
+    """A deposit is held for the exit that its address has asked for, if there is one, before anyone can reserve it."""
 
 
 class PocketStore(Store):
@@ -108,10 +113,14 @@ class PocketStore(Store):
         keys: Sequence[PocketKey],
         addresses: Sequence[str],
         tx_hash: bytes,
+        position: tuple[int, int],
         unix_s: float,
         decide: Callable[[PocketView], PocketEntry],
     ) -> bool:
-        """Post an event once: pockets and ledger change together. False if it was posted before."""
+        """Post an event once: pockets and ledger change together. False if it was posted before.
+
+        `position` is its block and its log's index there.
+        """
         await self._ledger.ensure_months([unix_s])
         async with self._pool.transaction() as connection:
             if await connection.fetchval(sql("book_event"), event_id) is None:
@@ -124,6 +133,8 @@ class PocketStore(Store):
                 await drop_hold_within(connection, entry.uses_hold)
             for transfer in entry.transfers:
                 await post_transfer_within(connection, transfer)
+            if entry.for_exit is not None:
+                await _hold_for_exit(connection, entry.for_exit, position)
         return True
 
     async def owned(self) -> list[OwnedPocketRow]:
@@ -139,6 +150,12 @@ class PocketStore(Store):
         """Every address whose key the network holds."""
         rows = await self._pool.rows("held_addresses", POCKETS_LISTED_MAX)
         return {row["address"]: AccountId(row["account_id"]) for row in rows}
+
+
+async def _hold_for_exit(connection: PgConnection, hold: CreditHoldRow, position: tuple[int, int]) -> None:
+    micro = await connection.fetchval(sql("exit_open_at"), hold.address, *position)
+    if micro is not None:
+        await hold_up_to_within(connection, hold, nano=int(micro) * NANO_PER_MICRO)
 
 
 async def _write(connection: PgConnection, row: PocketRow) -> None:
@@ -170,6 +187,7 @@ async def _read_view(
         rows={row.key: row for row in found},
         owners=owners,
         given={AccountId(row["account_id"]): row["given"] for row in standing},
+        on_chain={AccountId(row["account_id"]): row["on_chain"] for row in standing},
         free_credits={AccountId(row["account_id"]): row["free"] for row in standing},
         hold=None if hold is None else CreditHoldRow(**hold),
     )

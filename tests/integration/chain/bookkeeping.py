@@ -122,7 +122,9 @@ class Bookkeeping:
 
     @property
     def leases(self) -> LeaseRequestService:
-        return LeaseRequestService(self.settling.database, SystemClock(), is_test_money=self.is_test_money)
+        return LeaseRequestService(
+            self.settling.database, SystemClock(), is_test_money=self.is_test_money, free_idle_slices=None
+        )
 
     async def order_params(self) -> OrderParams:
         return OrderParams(TERMS, "0x" + "01" * 32, (await self.settling.client.head()).unix_s + 86_400, 2)

@@ -62,6 +62,7 @@ class Offering:
             claim=ChainPaymentAdapter(database, clock).claim,
             specs_of=lambda node_id: SPECS if node_id in self.keys else None,
             is_test_money=True,
+            free_idle_slices=None,
         )
 
     def _send(self, node_id: NodeId, request: NodeKeyRequest) -> bool:

@@ -74,7 +74,7 @@ class Requesting:
 
     @property
     def leases(self) -> LeaseRequestService:
-        return LeaseRequestService(self.database, SystemClock(), is_test_money=True)
+        return LeaseRequestService(self.database, SystemClock(), is_test_money=True, free_idle_slices=None)
 
     async def round(self) -> None:
         """As the process does it, and a block, as if a second had passed."""

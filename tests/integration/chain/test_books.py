@@ -115,6 +115,24 @@ async def test_what_was_spent_after_all_is_not_paid_out(books: Bookkeeping) -> N
     await books.check()
 
 
+async def test_an_exit_of_which_nothing_is_left_ends_and_leaves_later_deposits_alone(books: Bookkeeping) -> None:
+    """The lie: a request that stays ready, so that the next deposit is spent here and taken out there."""
+    await books.deposit(20, "one")
+    ledger = books.settling.database.ledger
+    await ledger.take_slice(f"credits:{USER}", instance="gateway", have=0, wanted=20 * DOLLAR)
+    await books.ask_exit_by_wallet(20)
+    await books.spend("answer", written=500_000_000)  # twenty dollars
+    await ledger.drop_slices("gateway")
+    await books.until_paid_out()
+    assert (await books.balance(f"credits:{USER}"), await books.balance(f"wallet:{USER}")) == (0, 0)
+    await books.deposit(10, "two")
+    for _ in range(4):
+        await books.settling.round()
+    assert (await books.balance(f"credits:{USER}"), await books.balance(f"wallet:{USER}")) == (10 * DOLLAR, 0)
+    assert await ledger.reserved([f"credits:{USER}"]) == 0
+    await books.check()
+
+
 async def test_a_request_that_fails_frees_its_credits(books: Bookkeeping) -> None:
     await books.deposit(10, "one")
     new = await books.hold_bond(4, "0x" + "00" * 20, "bad")  # no contract takes a bond for nobody

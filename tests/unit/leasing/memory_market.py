@@ -180,6 +180,12 @@ class Market:
     claimed: list[AccountId] = field(default_factory=list)
     asked: list[NodeKeyRequest] = field(default_factory=list)
     clock: InstantClock = field(default_factory=InstantClock)
+    idle_nano: int = 0
+    """What gateways have reserved of the owner's credits and do not need."""
+
+    async def free_idle_slices(self, _: AccountId) -> None:
+        self.database.holds.free_nano += self.idle_nano
+        self.idle_nano = 0
 
     def service(self, database: Database | None = None, *, is_test_money: bool = True) -> ProviderService:
         def send(node_id: NodeId, request: NodeKeyRequest) -> bool:
@@ -200,4 +206,5 @@ class Market:
             claim=claim,
             specs_of=lambda _: self.specs,
             is_test_money=is_test_money,
+            free_idle_slices=self.free_idle_slices,
         )

@@ -9,9 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from sparewatt.core.errors import InvalidField
-from sparewatt.leasing.lease_requests import ATTEMPTS_MAX, ORDER_LIFE_S_MAX, ORDERS_PER_HOUR, check_order, limit_of
+from sparewatt.core.limits import TRANSFER_NANO_MAX
+from sparewatt.leasing.lease_requests import (
+    ATTEMPTS_MAX,
+    ORDER_LIFE_S_MAX,
+    ORDERS_PER_HOUR,
+    LeaseRequestService,
+    check_order,
+    limit_of,
+)
+from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.match import OrderTerms
 from sparewatt.store.request_params import ChainRequestKind, OrderParams
+from sparewatt.testing.clocks import InstantClock
+from tests.unit.leasing.memory_market import OWNER, Market
 
 NOW = 1_800_000_000.0
 TERMS = OrderTerms(
@@ -53,3 +64,16 @@ def test_auctions_are_limited_per_hour_and_the_end_of_a_lease_never_is() -> None
     limit = limit_of(ChainRequestKind.ORDER)
     assert limit is not None
     assert (limit.requests, limit.seconds) == (ORDERS_PER_HOUR, 3_600)
+
+
+@pytest.mark.parametrize("micro", [TRANSFER_NANO_MAX // NANO_PER_MICRO + 1, 2**70])
+async def test_more_than_the_books_can_hold_is_refused_and_asks_nothing(micro: int) -> None:
+    market = Market()
+    market.database.holds.free_nano = 10**30
+    service = LeaseRequestService(market.database, InstantClock(), is_test_money=True, free_idle_slices=None)
+    asked = replace(ASKED, expires_at=int(service.clock.unix_s()) + 3_600)
+    with pytest.raises(InvalidField, match="in parts"):
+        await service.order(OWNER, asked, deposit_micro=micro, reference="huge")
+    with pytest.raises(InvalidField, match="in parts"):
+        await service.top_up(OWNER, "0x" + "ab" * 32, micro=micro, reference="huge")
+    assert (market.database.sent.rows, market.database.holds.held) == ({}, {})

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from sparewatt.core.errors import InsufficientCredits, StoreUnavailable
-from sparewatt.core.ids import KeyId, MatchId
+from sparewatt.core.ids import AccountId, KeyId, MatchId
 from sparewatt.core.money import Nano
 from sparewatt.store.ledger import AuditResult, JobRow, LedgerStore, Posting, ReceiptRow, Transfer
 
@@ -26,6 +26,7 @@ class MemoryBooks(LedgerStore):
         self.transfers: dict[str, Transfer] = {}
         self.lines: list[tuple[str, dt.date, str, int]] = []
         self.slices: dict[tuple[str, str], int] = {}
+        self.leaving: list[AccountId] = []
         self.kept: set[dt.date] = set()
         self.dropped: set[dt.date] = set()
         self._projected: dict[str, int] = defaultdict(int)
@@ -108,6 +109,10 @@ class MemoryBooks(LedgerStore):
         self.slices[account, instance] = have + taken
         self._replied()
         return Nano(taken)
+
+    async def list_leaving(self) -> list[AccountId]:
+        await self._yield()
+        return self.leaving
 
     async def return_slices(self, accounts: Sequence[str], *, instance: str) -> None:
         await self._yield()

@@ -455,3 +455,16 @@ async def test_what_is_held_or_spent_is_not_given_back(ledger: Ledger, books: Me
     assert books.slices[CREDITS, "a"] == 100_000
     assert not await ledger.give_back(PAYER)
     assert not await ledger.give_back(AccountId("acc_stranger"))
+
+
+async def test_what_is_free_of_an_account_that_leaves_goes_back_however_busy_it_is(
+    ledger: Ledger, books: MemoryBooks
+) -> None:
+    """The lie: a request a minute keeps a large slice here, until the chain has paid all of it out."""
+    _, hold = await start(ledger, nano=100_000)
+    books.leaving = [AccountId("acc_stranger"), PAYER]
+    await ledger.rebalance_purses()
+    assert books.slices[CREDITS, "a"] == 100_000  # of the request that runs
+    hold.release()
+    await ledger.rebalance_purses()
+    assert books.slices.get((CREDITS, "a"), 0) == 0

@@ -49,7 +49,11 @@ class Books:
         each = event(name, **args)
         given = {account: self.balances.get(f"given:{account}", 0) for account in (ANN, BEN)}
         free = {account: self.free.get(account, self.balances.get(f"credits:{account}", 0)) for account in (ANN, BEN)}
-        view = PocketView(dict(self.rows), OWNERS, given, free, self.hold)
+        pockets = [pocket.value for pocket in Pocket]
+        on_chain = {
+            account: sum(self.balances.get(f"{name}:{account}", 0) for name in pockets) for account in (ANN, BEN)
+        }
+        view = PocketView(dict(self.rows), OWNERS, given, on_chain, free, self.hold)
         entry = entry_of(each, "id", view, PARTIES, unix_s=1.0)
         self.rows |= {row.key: row for row in entry.changed}
         for transfer in entry.transfers:
@@ -211,6 +215,21 @@ def test_free_credits_that_come_back_are_free_credits(books: Books) -> None:
     books.post("settlement.Deposited", account=HER, payer=HER, amount=9)
     assert (books.micro("promo:acc_ann"), books.micro("credits:acc_ann")) == (5, 4)
     assert books.micro("given:acc_ann") == 0
+
+
+def test_a_deposit_is_no_free_credits_while_these_stand_in_a_bond(books: Books) -> None:
+    books.balances |= {"given:acc_ann": 5_000, "bond:acc_ann": 5_000}
+    books.post("settlement.Deposited", account=HER, payer=HER, amount=9)
+    assert (books.micro("promo:acc_ann"), books.micro("credits:acc_ann"), books.micro("given:acc_ann")) == (0, 9, 5)
+
+
+def test_free_credits_come_back_last_and_all_of_them(books: Books) -> None:
+    books.balances |= {"given:acc_ann": 5_000, "bond:acc_ann": 3_000}  # of five and two, four have left the bond
+    books.post("settlement.Deposited", account=HER, payer=HER, amount=4)
+    assert (books.micro("promo:acc_ann"), books.micro("credits:acc_ann"), books.micro("given:acc_ann")) == (2, 2, 3)
+    books.balances["bond:acc_ann"] = 0
+    books.post("settlement.Deposited", account=HER, payer=HER, amount=3)
+    assert (books.micro("promo:acc_ann"), books.micro("credits:acc_ann"), books.micro("given:acc_ann")) == (5, 2, 0)
 
 
 def test_free_credits_that_paid_for_a_lease_are_used_up(books: Books) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -16,11 +15,11 @@ from sparewatt.api.money.credits import amount_of, reference_of
 from sparewatt.api.money.statements import AccountFinder, amounts
 from sparewatt.api.query import address_of
 from sparewatt.core.errors import NoChain
-from sparewatt.core.ids import AccountId
 from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_json
 from sparewatt.ledger.chain_credits import ChainCreditService
 from sparewatt.ledger.payouts import NANO_PER_MICRO
+from sparewatt.ledger.request_holds import FreeIdleSlices
 from sparewatt.protocol.api.credits import (
     AmountBody,
     CollectBody,
@@ -37,8 +36,8 @@ class ChainMoneyEndpoints:
     accounts: AccountFinder
     chain: ChainCreditService | None
     """None if the network has no chain."""
-    free_idle_slices: Callable[[AccountId], Awaitable[None]] | None
-    """Has gateways return what they have reserved of an account and do not need."""
+    free_idle_slices: FreeIdleSlices | None
+    """None on a network that charges nothing."""
     rng: Rng
     """Makes ids for requests without one."""
 

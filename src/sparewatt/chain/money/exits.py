@@ -118,9 +118,18 @@ class ExitWorker:
             await self.payouts.make_batch()
 
     async def _pay(self, exit_: SeenExit) -> bool:
-        """False if nothing is left for it. A pool without free money, or a root under delay, has it wait."""
-        unspent = int(await self._view("unspent", exit_.address))
+        """False if nothing is left for it. A pool without free money, or a root under delay, has it wait.
+
+        The chain may have paid it in a block that is not indexed yet: then its hold stays until that is in the books.
+        Where all was spent it is called as well: else the request stays ready, and lets a later deposit out at once.
+        """
+        block = (await self.client.head()).number
+        pending, _ = await call_view(self.client, self.settlement, "exit_of", exit_.address, at_block=block)
+        if not pending:
+            return True
+        unspent = int(await call_view(self.client, self.settlement, "unspent", exit_.address, at_block=block))
         if not unspent:
+            await self._exit(exit_, 0)
             return False
         pool = await credit_pool(self.client, self.settlement)
         micro = payable_micro(asked=exit_.micro, unspent=unspent, free=pool.funded - pool.promised)
@@ -128,9 +137,12 @@ class ExitWorker:
         if is_short and await self.database.payouts.has_batch_under_delay():
             return True
         if micro:
-            business_id = f"exit:{exit_.address}:{exit_.ready_at}:{micro}"
-            await self._enqueue(business_id, self.settlement.encode_call("exit", exit_.address))
+            await self._exit(exit_, micro)
         return True
+
+    async def _exit(self, exit_: SeenExit, micro: int) -> None:
+        business_id = f"exit:{exit_.address}:{exit_.ready_at}:{micro}"
+        await self._enqueue(business_id, self.settlement.encode_call("exit", exit_.address))
 
     async def _view(self, function: str, address: str) -> int:
         return int(await call_view(self.client, self.settlement, function, address))

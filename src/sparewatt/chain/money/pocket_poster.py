@@ -50,6 +50,7 @@ class PocketPoster:
             keys=keys,
             addresses=addresses,
             tx_hash=event.tx_hash,
+            position=(event.block_number, event.log_index),
             unix_s=self.clock.unix_s(),
             decide=partial(self._decide, event, event_id, parties),
         )

@@ -97,7 +97,11 @@ class ExitHandler(RequestHandler):
         return {"micro": found[-1]["amount"], "ready_at": found[-1]["ready_at"]} if found else {}
 
     async def _ask(self, row: ChainRequestRow) -> NamedCall:
+        """One at a time: the contract would replace the one before."""
         context, settlement = self.context, self.context.contracts[SETTLEMENT]
+        pending, _ = await context.view(settlement, "exit_of", row.address)
+        if int(pending):
+            raise InvalidField("A withdrawal is under way already. Wait until it is paid.")
         if not await context.view(settlement, "unspent", row.address):
             raise InvalidField(NOTHING_DEPOSITED)
         key, deadline = await context.account_key(row), await context.deadline()
@@ -105,6 +109,15 @@ class ExitHandler(RequestHandler):
         signature = context.sign(key, settlement, RequestExit(row.address, row.micro, nonce, deadline))
         call = settlement.encode_call("request_exit_with_signature", row.address, row.micro, deadline, signature)
         return "exit", call
+
+    async def _paid(self, row: ChainRequestRow) -> int | None:
+        """What the contract paid for this very request; other tokens at the address are none of its business."""
+        database = self.context.database
+        sent = [each.tx_hash for each in await database.chain_requests.list_sent(row.id) if each.tx_hash is not None]
+        asked = await database.chain.events_of(sent, names=self.result_events)
+        if not asked:
+            return None
+        return await database.exits.paid_after(row.address, (asked[-1].block_number, asked[-1].log_index))
 
     async def _is_sent_on(self, row: ChainRequestRow) -> bool:
         context, store = self.context, self.context.database.chain
@@ -114,13 +127,13 @@ class ExitHandler(RequestHandler):
             if sent.state in {OutboxState.REVERTED, OutboxState.REFUSED}:
                 raise InvalidField(f"The tokens are at {row.address}: the token says {sent.reason or 'no'}.")
             return sent.state is OutboxState.FINAL
-        amount, _ = await context.view(context.contracts[SETTLEMENT], "exit_of", row.address)
-        if int(amount):
+        paid = await self._paid(row)
+        if paid is None:
             return False
         key, token = await context.account_key(row), await context.token()
-        micro = min(row.micro, int(await context.view(token, "balanceOf", row.address)))
+        micro = min(paid, int(await context.view(token, "balanceOf", row.address)))
         if not micro:
-            raise InvalidField("The exit paid nothing: all credits were spent, or given.")
+            raise InvalidField("The tokens that the exit paid were used meanwhile, by another request of the account.")
         permit = await context.permit_address(token, key, self.operator, micro)
         send = token.encode_call("transferFrom", row.address, row.params.receiver, micro)
         await enqueue(store, permit, business_id=f"{business_id}:permit", sender=self.operator)

@@ -56,7 +56,14 @@ SELECT nano FROM balances WHERE account = $1 FOR UPDATE
 SELECT 1 FROM balances WHERE account = ANY ($1::text[]) ORDER BY account FOR UPDATE
 
 -- name: sliced_by_others
-SELECT coalesce(sum(nano), 0)::bigint FROM slices WHERE account = $1 AND instance <> $2
+-- With what an exit of the account lacks: the next that is free is for that.
+SELECT (coalesce(sum(nano), 0) + (SELECT coalesce(sum(h.lacking_nano), 0) FROM credit_holds h
+    WHERE h.lacking_nano > 0 AND h.account_id = split_part($1, ':', 2) AND $1 LIKE 'credits:%'))::bigint
+FROM slices WHERE account = $1 AND instance <> $2
+
+-- name: accounts_leaving
+-- Whose exit asks for more than could be held.
+SELECT DISTINCT account_id FROM credit_holds WHERE lacking_nano > 0 LIMIT $1
 
 -- name: set_slice
 INSERT INTO slices (account, instance, nano) VALUES ($1, $2, $3)

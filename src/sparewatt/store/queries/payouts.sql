@@ -11,14 +11,20 @@ SELECT DISTINCT ON (address) address, account_id, earned_micro, spent_micro, add
 WHERE epoch <= $1 AND address > $2 ORDER BY address, epoch DESC LIMIT $3
 
 -- name: standings
--- Accounts with a chain address that have earned a whole micro-dollar, or ever bought credits.
+-- Accounts with a chain address that have earned a whole micro-dollar, or ever bought credits. What is reserved in spite
+-- of an exit, for $2 seconds or more, counts as spent: it may be, after the chain has paid the exit.
 SELECT a.id AS account_id, a.chain_address AS address, greatest(0, coalesce(e.nano, 0)) AS unpaid,
-    greatest(0, coalesce(d.nano, 0) - coalesce(c.nano, 0)) AS spent
+    greatest(0, coalesce(d.nano, 0) - coalesce(c.nano, 0) + coalesce(r.nano, 0)) AS spent
 FROM accounts a
 LEFT JOIN balances e ON e.account = 'earned:' || a.id
 LEFT JOIN balances c ON c.account = 'credits:' || a.id
 LEFT JOIN (SELECT account_id, sum(CASE kind WHEN 'deposit' THEN nano ELSE -nano END)::bigint AS nano FROM transfers
     WHERE kind IN ('deposit', 'exit') GROUP BY account_id) AS d ON d.account_id = a.id
+LEFT JOIN (SELECT h.account_id, least(sum(h.lacking_nano), (SELECT coalesce(sum(s.nano), 0) FROM slices s
+        WHERE s.account = 'credits:' || h.account_id
+            AND s.instance NOT IN (SELECT 'hold:' || id FROM credit_holds WHERE purpose = 'exit')))::bigint AS nano
+    FROM credit_holds h WHERE h.lacking_nano > 0 AND h.at < now() - make_interval(secs => $2)
+    GROUP BY h.account_id) AS r ON r.account_id = a.id
 WHERE a.chain_address IS NOT NULL AND (e.nano >= 1000 OR d.nano IS NOT NULL)
 ORDER BY a.chain_address LIMIT $1
 
@@ -102,10 +108,14 @@ SELECT EXISTS (SELECT FROM payout_batches WHERE NOT is_ripe)
 SELECT EXISTS (SELECT FROM payout_batches WHERE posted_at IS NOT NULL AND NOT is_ripe)
 
 -- name: unshown_spending
--- What an account has spent beyond what is in its leaves, in micro-USD.
+-- What an account has spent beyond what is in its leaves, in micro-USD; reckoned as `standings` does it.
 SELECT (coalesce((SELECT sum(CASE kind WHEN 'deposit' THEN nano ELSE -nano END) FROM transfers
         WHERE account_id = $1 AND kind IN ('deposit', 'exit')), 0)
-    - coalesce((SELECT nano FROM balances WHERE account = 'credits:' || $1), 0))::bigint / 1000
+    - coalesce((SELECT nano FROM balances WHERE account = 'credits:' || $1), 0)
+    + least((SELECT coalesce(sum(lacking_nano), 0) FROM credit_holds
+            WHERE account_id = $1 AND lacking_nano > 0 AND at < now() - make_interval(secs => $2)),
+        (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = 'credits:' || $1
+            AND s.instance NOT IN (SELECT 'hold:' || id FROM credit_holds WHERE purpose = 'exit'))))::bigint / 1000
     - (SELECT coalesce(sum(spent_micro), 0) FROM (
         SELECT DISTINCT ON (address) account_id, spent_micro FROM payout_leaves
         WHERE address IN (SELECT address FROM payout_leaves WHERE account_id = $1)

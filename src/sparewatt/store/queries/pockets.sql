@@ -51,6 +51,9 @@ WITH locked AS (
     ORDER BY account FOR UPDATE)
 SELECT a.id AS account_id,
     coalesce((SELECT nano FROM locked WHERE account = 'given:' || a.id), 0)::bigint AS given,
+    (SELECT coalesce(sum(b.nano), 0) FROM balances b
+        WHERE b.account = ANY (ARRAY['wallet:' || a.id, 'escrow:' || a.id, 'bond:' || a.id, 'owed:' || a.id]))::bigint
+        AS on_chain,
     (coalesce((SELECT nano FROM locked WHERE account = 'credits:' || a.id), 0)
         - (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = 'credits:' || a.id
             AND s.instance NOT IN (SELECT 'hold:' || h.id FROM credit_holds h WHERE h.purpose = 'exit')))::bigint AS free
@@ -58,17 +61,17 @@ FROM unnest($1::text[]) AS a (id)
 
 -- name: hold_of_transaction
 -- Of the request whose faucet call this transaction was.
-SELECT h.id, h.purpose, h.account_id, h.address, h.promo_nano, h.paid_nano, h.by_root, h.epoch
+SELECT h.id, h.purpose, h.account_id, h.address, h.promo_nano, h.paid_nano, h.lacking_nano, h.by_root, h.epoch
 FROM chain_signed s JOIN chain_outbox o ON o.id = s.outbox_id
 JOIN credit_holds h ON h.id = o.request_id AND h.purpose = 'request' AND NOT h.by_root
 WHERE s.tx_hash = $1 AND o.business_id LIKE '%:faucet'
 
 -- name: find_hold
-SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds WHERE id = $1
+SELECT id, purpose, account_id, address, promo_nano, paid_nano, lacking_nano, by_root, epoch FROM credit_holds WHERE id = $1
 
 -- name: stale_exit_holds
 -- Not those of the last seconds, whose request is about to be inserted.
-SELECT id, purpose, account_id, address, promo_nano, paid_nano, by_root, epoch FROM credit_holds
+SELECT id, purpose, account_id, address, promo_nano, paid_nano, lacking_nano, by_root, epoch FROM credit_holds
 WHERE purpose = 'exit' AND at < now() - make_interval(secs => $1) AND NOT id = ANY ($2::text[]) LIMIT $3
 
 -- name: held_by
@@ -80,15 +83,21 @@ WHERE account_id = $1 AND epoch IS NULL GROUP BY purpose
 SELECT account FROM balances WHERE account IN ('credits:' || $1, 'promo:' || $1) ORDER BY account FOR UPDATE
 
 -- name: free_credits
--- What of an account's credits nobody has reserved; $2 is the instance that asks.
+-- What of an account's credits nobody has reserved; $2 is the instance that asks, $3 whether for an exit. What an exit
+-- still lacks is for no other purpose.
 SELECT split_part(b.account, ':', 1) AS name,
-    (b.nano - (SELECT coalesce(sum(s.nano), 0) FROM slices s
-        WHERE s.account = b.account AND s.instance <> $2))::bigint AS free
+    (b.nano - (SELECT coalesce(sum(s.nano), 0) FROM slices s WHERE s.account = b.account AND s.instance <> $2)
+        - (SELECT coalesce(sum(h.lacking_nano), 0) FROM credit_holds h
+            WHERE h.account_id = $1 AND h.lacking_nano > 0 AND NOT $3 AND b.account = 'credits:' || $1))::bigint AS free
 FROM balances b WHERE b.account IN ('credits:' || $1, 'promo:' || $1)
 
 -- name: insert_hold
-INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nano, by_root)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO credit_holds (id, purpose, account_id, address, promo_nano, paid_nano, lacking_nano, by_root)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+
+-- name: change_exit_hold
+-- Its age stays: what is reserved in spite of an exit counts as spent after a while.
+UPDATE credit_holds SET paid_nano = $2, lacking_nano = $3 WHERE id = $1
 
 -- name: delete_hold
 DELETE FROM credit_holds WHERE id = $1 RETURNING id
@@ -111,6 +120,28 @@ SELECT DISTINCT ON (args ->> 'account') args ->> 'account' AS address, event = '
     (args ->> 'amount')::numeric AS micro, (args ->> 'ready_at')::bigint AS ready_at, block_number
 FROM chain_events WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited')
 ORDER BY args ->> 'account', block_number DESC, log_index DESC
+
+-- name: deposited_at
+-- What was deposited for an address and has not left again, by the contract's events.
+SELECT coalesce(sum((args ->> 'amount')::numeric * CASE event WHEN 'Deposited' THEN 1 ELSE -1 END), 0) FROM chain_events
+WHERE contract = 'settlement' AND event IN ('Deposited', 'Exited') AND args ->> 'account' = $1
+
+-- name: exit_open_at
+-- What the exit of an address asks for that was open when an event came.
+SELECT micro FROM (
+    SELECT event, (args ->> 'amount')::numeric AS micro FROM chain_events
+    WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited') AND args ->> 'account' = $1
+        AND (block_number, log_index) < ($2::bigint, $3::int)
+    ORDER BY block_number DESC, log_index DESC LIMIT 1) AS last
+WHERE event = 'ExitRequested'
+
+-- name: exit_paid_after
+-- The first final payment of an exit of an address after an event.
+SELECT (e.args ->> 'amount')::numeric AS micro FROM chain_events e
+WHERE e.contract = 'settlement' AND e.event = 'Exited' AND e.args ->> 'account' = $1
+    AND (e.block_number, e.log_index) > ($2::bigint, $3::int)
+    AND e.block_number <= (SELECT block_number - depth + 1 FROM chain_index)
+ORDER BY e.block_number, e.log_index LIMIT 1
 
 -- name: exits_asked
 -- Requests for an exit whose event is not seen yet.
