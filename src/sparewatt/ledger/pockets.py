@@ -221,8 +221,8 @@ def entry_of(
     lines = _net(lines + _free_credits_come_back(kind, lines, view))
     accounts = [name.partition(":")[2] for name, _ in lines if not name.startswith("network:")]
     kept = [row for row in rows.values() if _is_kept(row, view)]
-    if not lines:
-        return PocketEntry(kept, [])
+    if not lines:  # an exit of nothing is over as well
+        return PocketEntry(kept, [], _used_hold(event, kind, None))
     cause = f"deposit:chain:{event_id}" if kind == "deposit" else f"chain:{event_id}"
     account = AccountId(accounts[0]) if accounts else AccountId("acc_network")
     if hold is not None:
