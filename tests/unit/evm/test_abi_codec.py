@@ -58,7 +58,7 @@ def typed_values(draw: st.DrawFn) -> tuple[list[str], tuple[Any, ...]]:
     return [kind for kind, _ in kinds], tuple(draw(values) for _, values in kinds)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(typed_values())
 def test_every_value_is_encoded_as_eth_abi_does_and_read_back(case: tuple[list[str], tuple[Any, ...]]) -> None:
     types, values = case
@@ -67,7 +67,7 @@ def test_every_value_is_encoded_as_eth_abi_does_and_read_back(case: tuple[list[s
     assert decode_values(types, encoded) == values
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(typed_values(), st.integers(0, 1 << 32))
 def test_whatever_is_decoded_is_the_one_encoding_of_its_value(
     case: tuple[list[str], tuple[Any, ...]], seed: int
