@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sparewatt.chain.money.settlement_contract import SETTLEMENT
 from sparewatt.chain.outbox import enqueue
 from sparewatt.chain.requests.context import ChainRequestContext
 from sparewatt.chain.requests.handler import CallBatch, NamedCall, RequestHandler
+from sparewatt.chain.requests.providers import provider_key
 from sparewatt.core.errors import InvalidField
+from sparewatt.evm.model import ContractCall
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.contracts.meta_transactions import Deposit, RequestExit, Withdraw
 from sparewatt.protocol.signing import SigningKey
@@ -18,7 +20,10 @@ from sparewatt.store.chain import OutboxState
 from sparewatt.store.chain_requests import ChainRequestRow
 from sparewatt.store.request_params import ALL_CONTRACTS, ChainRequestKind
 
-PAYING_CONTRACTS = ("escrow", "stake_registry", "dispute_book")
+ESCROW = "escrow"
+PAYING_CONTRACTS = (ESCROW, "stake_registry", "dispute_book")
+PROVIDERS_PAID_MAX = 16
+"""Providers whose pay one request brings back; the next request takes the others."""
 EXIT_POLL_S = 5.0
 """Between two looks at an exit that is not paid; it takes days on a public network."""
 
@@ -30,7 +35,10 @@ NOTHING_DEPOSITED = (
 
 @dataclass(frozen=True, slots=True)
 class WithdrawHandler(RequestHandler):
-    """Step 0 withdraws what contracts owe to the address, step 1 deposits all tokens there into credits."""
+    """Step 0 withdraws what contracts owe to the address, step 1 deposits all tokens there into credits.
+
+    What the escrow owes the account's providers comes to the same address, unless a receiver is named.
+    """
 
     context: ChainRequestContext
 
@@ -38,6 +46,8 @@ class WithdrawHandler(RequestHandler):
         key, to_credits = await self.context.account_key(row), row.params.receiver is None
         if row.step == 0:
             calls = await self._withdrawals(row, key)
+            if to_credits:
+                calls += await self._pay_of_providers(row)
             if not calls and not to_credits:
                 raise InvalidField("The contracts owe this address nothing.")
             return CallBatch(tuple(calls), more_steps=to_credits)
@@ -47,15 +57,28 @@ class WithdrawHandler(RequestHandler):
         wanted = PAYING_CONTRACTS if row.params.contract == ALL_CONTRACTS else (row.params.contract,)
         if not set(wanted) <= set(PAYING_CONTRACTS):
             raise InvalidField(f"No contract {row.params.contract[:40]!r} owes money. Known: {PAYING_CONTRACTS}.")
-        context, calls, deadline = self.context, list[NamedCall](), await self.context.deadline()
+        calls = list[NamedCall]()
         for name in wanted:
-            contract, receiver = context.contracts[name], row.params.receiver or key.address
-            if await context.view(contract, "owed", key.address):
-                nonce = await context.next_nonce(contract, key.address)
-                signature = context.sign(key, contract, Withdraw(key.address, receiver, nonce, deadline))
-                args = (key.address, receiver, deadline, signature)
-                calls.append((f"withdraw_{name}", contract.encode_call("withdraw_with_signature", *args)))
+            if await self.context.view(self.context.contracts[name], "owed", key.address):
+                receiver = row.params.receiver or key.address
+                calls.append((f"withdraw_{name}", await self._withdraw(name, key, receiver)))
         return calls
+
+    async def _pay_of_providers(self, row: ChainRequestRow) -> list[NamedCall]:
+        """Of the escrow alone: a bond comes back by its own request, which uses the registry's nonces."""
+        calls = list[NamedCall]()
+        for provider in await self.context.database.providers.list_of(row.account_id):
+            is_owed = provider.is_held and len(calls) < PROVIDERS_PAID_MAX
+            if is_owed and await self.context.view(self.context.contracts[ESCROW], "owed", provider.address):
+                key = await provider_key(self.context, replace(row, address=provider.address))
+                calls.append((f"pay_{provider.address}", await self._withdraw(ESCROW, key, row.address)))
+        return calls
+
+    async def _withdraw(self, name: str, key: SigningKey, receiver: str) -> ContractCall:
+        context, contract, deadline = self.context, self.context.contracts[name], await self.context.deadline()
+        nonce = await context.next_nonce(contract, key.address)
+        signature = context.sign(key, contract, Withdraw(key.address, receiver, nonce, deadline))
+        return contract.encode_call("withdraw_with_signature", key.address, receiver, deadline, signature)
 
     async def _deposit(self, row: ChainRequestRow, key: SigningKey) -> CallBatch:
         context, settlement = self.context, self.context.contracts[SETTLEMENT]
