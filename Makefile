@@ -12,9 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 TWO := -n 2 --dist worksteal -q
 
 .PHONY: web web-check api-types e2e screenshots
-.PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check
+.PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check probe probe-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-leases bench-lease-start bench-idle-market bench-validators bench-match bench-gpu gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -114,6 +114,12 @@ scan-check: .venv/.scan  ## Build the compiled scan again and compare it, byte b
 	PYTHONPATH=. $(BIN)/python native/build.py --check
 	PYTHONPATH=. $(BIN)/python native/emulate.py
 
+probe: .venv/.scan  ## After a change of native/probe.c: compile the program that tries containers into the package
+	PYTHONPATH=. $(BIN)/python native/probe.py
+
+probe-check: .venv/.scan  ## Build that program again and compare it, byte by byte
+	PYTHONPATH=. $(BIN)/python native/probe.py --check
+
 unit: setup-dev
 	$(BIN)/python -m pytest tests/unit tests/property $(TWO) $(PYTEST_ARGS)
 
@@ -191,6 +197,18 @@ bench-books: setup-dev  ## Time the gateway with its books and without, side by 
 
 bench-deposits: setup-dev  ## Time a first deposit on the local chain
 	$(BIN)/python -m bench.deposits --report docs/measurements/deposits.md $(ARGS)
+
+bench-leases: setup-dev  ## Time 50 lease orders on the default network, from the command to the certificate
+	$(BIN)/python -m bench.lease_match --report docs/measurements/lease-match.md $(ARGS)
+
+bench-lease-start: setup-dev  ## Time 50 leases in real containers, from the command to a running program (root, podman)
+	$(BIN)/python -m bench.lease_start --report docs/measurements/lease-start.md $(ARGS)
+
+bench-idle-market: setup-dev  ## Processor time of requests beside an idle market, against a network without a chain
+	$(BIN)/python -m bench.idle_market --report docs/measurements/idle-market.md $(ARGS)
+
+bench-validators: setup-dev  ## Memory and processor time of idle validators, and how soon the market is there (6 minutes)
+	$(BIN)/python -m bench.validators --report docs/measurements/validators.md $(ARGS)
 
 bench-match: .venv-installed/.runtime  ## Time the matcher by size of the network, compiled and with numpy
 	$(INSTALLED) -m bench.match --report docs/measurements/match-speed.md $(ARGS)

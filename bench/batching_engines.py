@@ -13,16 +13,19 @@ from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.sim.fleet.physics import EngineFamily, Prefill
 from sparewatt.sim.scenario import Scenario, SimGpu, SimModel, Site, make_scenario
 from sparewatt.sim.schedulers.gateways import SimGateways
-from sparewatt.sim.servers.facts import ServerKind
+from sparewatt.sim.servers.facts import ModelShape, ServerKind
 from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import World
 from sparewatt.testing.engine.batching import BatchLimits, BatchScheduler, StepCurve
+from sparewatt.testing.engine.settings import EngineSettings
 
 N_CTX = 32_768
 CHUNK_TOKENS = 2048
 HOURLY_USD = 0.10
 """The default of a node."""
-KV_BYTES = 1000.0
+KV_BYTES = float(ModelShape().kv_bytes_per_token)
+WEIGHTS_BYTES = float(EngineSettings().weights_bytes)
+"""As the processes show both, where their dialect does."""
 RTT_S = 0.001
 """As gateways measure it for nodes on loopback."""
 HEARTBEAT_S = 5.0
@@ -85,11 +88,14 @@ def scheduler_of(engine: BatchingEngine) -> BatchScheduler:
 # the same engines in the simulator
 
 _MODEL = SimModel(
-    number=0, name="unequal", weights_bytes=1.0, active_params=1e9, kv_bytes_per_token=KV_BYTES, popularity=1.0
+    number=0,
+    name="unequal",
+    weights_bytes=WEIGHTS_BYTES,
+    active_params=1e9,
+    kv_bytes_per_token=KV_BYTES,
+    popularity=1.0,
 )
-_GPU = SimGpu(
-    "RTX4090", vram_gb=24.0, tflops=1.0, bandwidth_gb_s=1.0, usd_per_hour=HOURLY_USD, share=1.0, at_home=False
-)
+_GPU = SimGpu("none", vram_gb=24.0, tflops=1.0, bandwidth_gb_s=1.0, usd_per_hour=HOURLY_USD, share=1.0, at_home=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +106,12 @@ class EngineSite(Site):
 
     @property
     def family(self) -> EngineFamily:
-        fixed_s = self.engine.step_s - self.engine.step_per_job_s
+        fixed_s = self.engine.step_s - self.engine.step_per_job_s - WEIGHTS_BYTES / self.bandwidth
         return EngineFamily(1.0, 1.0, fixed_s, self.engine.step_per_job_s, 0.0, 0.0, CHUNK_TOKENS, hidden_share=0.0)
 
     @property
     def usable_bytes(self) -> float:
-        return self.engine.kv_tokens * KV_BYTES
+        return self.engine.kv_tokens * KV_BYTES + WEIGHTS_BYTES
 
     @property
     def bandwidth(self) -> float:

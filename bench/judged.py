@@ -30,8 +30,18 @@ SEEDS = (1, 2)
 GATEWAYS = (1, 8)
 SIZES = {"azure": (500, 135.0), "mooncake": (300, 17.0), "code": (500, 200.0), "synthetic": (300, 12.0)}
 """By trace: nodes and requests per second; any other trace is run as `azure`."""
-POLICIES = {1: ("oracle", "balanced", "oracle-lengths", "fast", "least-loaded"), 8: ("oracle", "balanced")}
+SECRETS = {
+    "oracle-lengths": Secrets(lengths=False),
+    "oracle-news": Secrets(news=False),
+    "oracle-blind": Secrets(lengths=False, news=False),
+}
+"""Oracles that lack something: how long answers will be, what other gateways have just sent, or both."""
+POLICIES = {
+    1: ("oracle", "balanced", "oracle-lengths", "fast", "least-loaded"),
+    8: ("oracle", "balanced", "oracle-lengths", "oracle-news", "oracle-blind"),
+}
 """By the number of gateways."""
+ASIDES = ("oracle-lengths", "oracle-news", "oracle-blind", "fast", "least-loaded")
 MEAN_MAX = {"tuned": {1: 0.05, 8: 0.10}, "unseen": {1: 0.08, 8: 0.12}}
 P95_MAX = {1: 0.15, 8: 0.25}
 LIARS = HOSTILE = 0.3
@@ -41,7 +51,7 @@ OUTAGE_S_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One policy on one fleet; `oracle-lengths` does not know how long answers will be, `bound` is no policy."""
+    """One policy on one fleet; the oracles of SECRETS lack something, `bound` is no policy."""
 
     policy: str
     trace: str
@@ -118,7 +128,7 @@ class Table:
     def _judged(self) -> str:
         heads = (
             *("trace", "gateways", "requests/s", "oracle mean s", "balanced: mean", "p95", "goals", "each seed"),
-            *("oracle without lengths", "fast", "least-loaded"),
+            *("oracle without lengths", "without news", "without both", "fast", "least-loaded"),
         )
         lines = [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
         return "\n".join([*lines, *(self._line(trace, gateways) for trace in self.traces for gateways in GATEWAYS)])
@@ -137,7 +147,7 @@ class Table:
             f"{p95:+.1%}",
             f"≤ {mean_max:.0%} / {p95_max:.0%}: {goal}",
             self._each_seed(trace, gateways),
-            *(self._aside(policy, trace, gateways) for policy in ("oracle-lengths", "fast", "least-loaded")),
+            *(self._aside(policy, trace, gateways) for policy in ASIDES),
         )
         return f"| {' | '.join(cells)} |"
 
@@ -195,8 +205,8 @@ def run_one(run: Run, trace: Path) -> dict[str, float]:
     match run.policy:
         case "oracle":
             numbers = run_oracle(case).summary
-        case "oracle-lengths":
-            numbers = run_oracle(case, secrets=Secrets(lengths=False)).summary
+        case policy if policy in SECRETS:
+            numbers = run_oracle(case, secrets=SECRETS[policy]).summary
         case "bound":
             numbers = run_bound(case)
         case _:

@@ -25,9 +25,9 @@ from typing import Any
 
 from bench.requantize import KINDS, requantize
 
-from sparewatt.core.ids import AccountId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.inference.dispatch.reply import StreamReply
-from sparewatt.inference.metering.token_rates import TokenRates
+from sparewatt.inference.metering.token_rates import Claimant, TokenRates
 from sparewatt.inference.prompt import chat_units
 
 MODEL = "smollm2-135m-instruct"
@@ -250,7 +250,7 @@ def replay(answers: Sequence[Answer], *, liar: str = "", lie: Lie = honest, one_
         reply = StreamReply(wants_usage=False, answers=1)
         for event in events(answer, claimed=claimed):
             reply.feed(event)
-        _settle(found, rates, owner, answer, reply)
+        _settle(found, rates, Claimant(owner, NodeId(answer.quantization)), answer, reply)
     return found
 
 
@@ -271,7 +271,7 @@ class Replayed:
         return total
 
 
-def _settle(found: Replayed, rates: TokenRates, owner: AccountId, answer: Answer, reply: StreamReply) -> None:
+def _settle(found: Replayed, rates: TokenRates, by: Claimant, answer: Answer, reply: StreamReply) -> None:
     seen, units = reply.delivered, reply.units()
     prompt = chat_units([json.dumps(message).encode() for message in answer.messages])
     claims = (
@@ -279,7 +279,7 @@ def _settle(found: Replayed, rates: TokenRates, owner: AccountId, answer: Answer
         (found.completions, units, seen.completion_tokens or 0, answer.completion_tokens),
     )
     for side, read, claimed, true in claims:
-        paid = rates.pay(MODEL, owner, read, claimed, is_whole=True)
+        paid = rates.pay(MODEL, by, read, claimed, is_whole=True)
         totals = side.setdefault((answer.quantization, answer.kind), Totals())
         totals.add(true=true, paid=paid.tokens, is_marked=paid.is_marked)
 

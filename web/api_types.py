@@ -21,13 +21,14 @@ from sparewatt.api.openapi.__main__ import all_routes
 from sparewatt.api.openapi.document import make_document
 from sparewatt.protocol import api
 from sparewatt.protocol.api.inference import ChatChunk
+from sparewatt.protocol.api.lease_access import ExecRequest, LeaseLogPiece, SocketControl, SocketNotice
 
 FILE = Path(__file__).resolve().parent / "src" / "api" / "schema.ts"
 HEAD = """// Written by `make api-types` from the gateway's types.
 // Do not edit: change src/sparewatt/protocol/api/.
 
 """
-MESSAGES = (ChatChunk,)
+MESSAGES = (ChatChunk, LeaseLogPiece, ExecRequest, SocketControl, SocketNotice)
 """Events of streams that OpenAPI has no place for."""
 Schema = dict[str, Any]
 

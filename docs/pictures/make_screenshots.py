@@ -1,15 +1,17 @@
-"""Pictures of every page: `make screenshots`. From a network of its own, used a little first; needs Chromium.
+"""Pictures of every page: `make screenshots`. From networks of its own, used a little first; needs Chromium.
 
-The map is taken from a crowd of simulated nodes (tests/soak/crowd.py), since a laptop has only a few real ones.
+The map is taken from a crowd of simulated nodes (tests/soak/crowd.py), since a laptop has only a few real ones. A part
+alone: `PYTHONPATH=. python docs/pictures/make_screenshots.py market`, or `map`, or `pages`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 from sparewatt.machine.spawn import free_port
 from tests.e2e.conftest import FLAGS, Window, find_chromium
 from tests.e2e.people import ask, sign_up
+from tests.e2e.test_lease_match import lease_create, newest_order, wait_for_quorum
 from tests.e2e.test_owner import has_job, running_engine
 from tests.integration.asking import ask as ask_api
 from tests.integration.networks import Network, start_network
@@ -35,6 +38,12 @@ MATCH_HEIGHT = 1_340
 """All of a match with two attempts."""
 ATTIC = "attic-7b"
 JOBS = 5
+CPU_PRICES = {"node-1": "0.31", "node-2": "0.24", "node-3": "0.28"}
+"""Dollars for an hour of a processor."""
+ORDERS = 3
+LEASE_MATCH_HEIGHT = 1_400
+"""Down to what each validator signed."""
+PARTS = ("map", "pages", "market")
 
 
 def shoot(page: Page, name: str, *, is_whole: bool = False) -> None:
@@ -136,14 +145,46 @@ def own_node(window: Window, network: Network, folder: Path) -> Iterator[str]:
             end_process(process, signal.SIGTERM, ceiling_s=20)
 
 
-def main() -> None:
+def shoot_market(browser: Browser, network: Network) -> None:
+    """A market with leases, an order that nobody could serve, and one that was matched near a place."""
+    wait_for_quorum(network)
+    for name, price in CPU_PRICES.items():
+        argv = [sys.executable, "-m", "sparewatt", "node", "leases", "offer", f"--cpu-price={price}"]
+        argv += [f"--data={network.data / 'nodes' / name}"]
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 (our own command)
+    for number in range(ORDERS):
+        lease_create(network, "--gpus=0", f"--cpus=0.{number + 1}", "--near=DE")
+    lease_create(network, "--gpus=1", "--gpu=rtx-4090", "--max-hourly=0.8", "--anyway", "--no-wait")
+    wait_until(lambda: newest_order(network, gpus=1) is not None, "the order is not on the chain", ceiling_s=60)
+    context = browser.new_context(viewport=SIZE, color_scheme="dark")
+    window = Window(context)
+    page = sign_up(window, network)
+    window.open(network, "/market")
+    page.locator("#orders").get_by_text("0 bids because").wait_for()
+    shoot(page, "market")
+    window.open(network, "/validators")
+    page.locator("#validators").wait_for()
+    shoot(page, "validators")
+    page.set_viewport_size({"width": SIZE["width"], "height": LEASE_MATCH_HEIGHT})
+    window.open(network, f"/market/{newest_order(network, gpus=0)}")
+    page.get_by_test_id("recomputed").wait_for()
+    shoot(page, "lease-match")
+    context.close()
+
+
+def main(parts: Collection[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
-        shoot_map(browser, Path(folder))
-        with start_network(Path(folder) / "network", "--engine=deterministic") as network:
-            shoot_pages(browser, network, Path(folder))
+        if "map" in parts:
+            shoot_map(browser, Path(folder))
+        if "pages" in parts:
+            with start_network(Path(folder) / "network", "--engine=deterministic") as network:
+                shoot_pages(browser, network, Path(folder))
+        if "market" in parts:
+            with start_network(Path(folder) / "market", "--engine=deterministic", chain=True) as network:
+                shoot_market(browser, network)
         browser.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or PARTS)

@@ -10,26 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.e2e.conftest import Window
 from tests.e2e.people import sign_up
 from tests.e2e.test_owner import running_engine
 from tests.integration.asking import ask
-from tests.integration.networks import Network, start_network
+from tests.integration.networks import Network
 from tests.processes import end_process, start_process, wait_until
 
 CHAIN_S = 60_000
 """Milliseconds: a click waits for the chain, which is a second or two on an idle machine."""
-
-
-@pytest.fixture
-def market(browser: Browser, tmp_path: Path) -> Iterator[Network]:
-    assert browser.is_connected()
-    with start_network(tmp_path / "net", "--engine=deterministic", "--nodes=1", chain=True) as network:
-        wait_until(lambda: "providers of leases" in network.output.read_text(), "no chain", ceiling_s=60)
-        yield network
 
 
 @contextmanager

@@ -13,7 +13,18 @@ from tests.integration.networks import Network
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 PUBLIC_PAGES = ("/", "/matching", "/models", "/status", "/login", "/signup")
-MEMBER_PAGES = ("/nodes", "/earnings", "/playground", "/keys", "/usage", "/join", "/account")
+MEMBER_PAGES = (
+    "/nodes",
+    "/market",
+    "/validators",
+    "/leases",
+    "/earnings",
+    "/playground",
+    "/keys",
+    "/usage",
+    "/join",
+    "/account",
+)
 COLOUR_RULES = ("color-contrast",)
 DESKTOP: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 375, "height": 720}

@@ -31,6 +31,18 @@ def test_a_certificate_places_the_lease_with_the_best_bid(order: Order) -> None:
     assert order.network.tasks.events == ["MatchAccepted"]
 
 
+def test_a_losing_bid_costs_nothing(order: Order) -> None:
+    """Whoever loses has sent no transaction, and its bond is as free as before."""
+    network = order.network
+    bonds = {each.address: network.stakes.bond_of(each.address) for each in network.providers}
+    order.match(PRICES)
+    winner = order.lease["provider"]
+    changed = {each for each, bond in bonds.items() if network.stakes.bond_of(each) != bond}
+    assert changed == {winner}
+    few, many = (len(order.candidates(order.book(dict.fromkeys(range(count), USD)))[0][1]) for count in (4, 5))
+    assert (few, many) == (2, 3), "a certificate has candidates and their paths, not the bids that lost"
+
+
 def test_anyone_submits_and_only_the_first_counts(order: Order) -> None:
     certificate = order.certificate(order.book(PRICES))
     accept(order, certificate)

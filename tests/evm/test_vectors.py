@@ -45,7 +45,7 @@ HASHERS: dict[type[Any], Hasher] = {
 }
 ROOT = Path(__file__).resolve().parents[2]
 TYPE_TEXT = re.compile(r'"([A-Z]\w*\([a-z][^"]*\))"')
-OFF_CHAIN = {"Specification", "Terms", "Heartbeat", "Observation", "Observations"}
+OFF_CHAIN = {"Specification", "Terms", "Heartbeat", "Observation", "Observations", "Decline", "RoundReached"}
 """Types that no contract reads."""
 
 

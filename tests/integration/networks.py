@@ -104,7 +104,11 @@ def start_network(
     argv += [] if chain else ["--no-chain"]
     database_url = None if server is None else asyncio.run(migrated_database(server))
     argv += [] if database_url is None else [f"--database-url={database_url}"]
-    process = start_process(argv, output=output, env=_environment(folder, env or {}))
+    given = env or {}
+    if "DOCKER_HOST" not in given:
+        # The auction alone: trying containers takes each of its nodes seconds.
+        given = {"SPAREWATT_NODE_LEASES_UNTRIED": "true", "SPAREWATT_UP_CONTAINERS": "false", **given}
+    process = start_process(argv, output=output, env=environment_of(folder, given))
     below: set[Identity] = set()
     try:
         ready = _wait_until_ready(process, data, ready_s=ready_s)
@@ -117,7 +121,7 @@ def start_network(
         _end(process, below)
 
 
-def _environment(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+def environment_of(folder: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Ours without what would steer the network, and with a home of its own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_STEERING)}
     # What was fetched once is not fetched again.

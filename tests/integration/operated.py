@@ -20,7 +20,7 @@ from tests.processes import end_process, start_process, tail, wait_until
 MODEL = "deterministic"
 START_S = 60.0
 STOP_S = 60.0
-_KEPT = ("PATH", "LANG", "TMPDIR", "SSL_CERT_FILE")
+_KEPT = ("PATH", "PYTHONPATH", "LANG", "TMPDIR", "SSL_CERT_FILE")
 
 
 def bare_environment(home: Path, **more: str) -> dict[str, str]:

@@ -24,6 +24,8 @@ SERVED_S = 120.0
 FREE_S = 6.0
 """A ceiling for a crowded machine, on which a batch takes a second. The whole prompt takes half a minute."""
 WORDS = 3_000
+ITS_TOKENS = 53
+"""By this limit the server's slots tell the prompt from those with which an idle node measures it."""
 TRIES = 3
 PATIENT = {"SPAREWATT_GATEWAY_FIRST_TOKEN_FLOOR_S": "120"}
 
@@ -35,11 +37,12 @@ class LlamaPair:
     """By the name of their node."""
 
     def reading(self, name: str) -> bool:
-        """By the server's own word."""
+        """By the server's own word: whether it is at the long prompt."""
         with urllib.request.urlopen(f"{self.servers[name].url}/slots", timeout=30) as reply:  # noqa: S310 (loopback)
-            return any(slot["is_processing"] for slot in json.load(reply))
+            running = [slot for slot in json.load(reply) if slot["is_processing"]]
+        return any(slot["params"]["max_tokens"] == ITS_TOKENS for slot in running)
 
-    def is_idle(self, name: str) -> bool:
+    def has_given_up(self, name: str) -> bool:
         return not self.reading(name)
 
     def is_counted_free(self, name: str) -> bool:
@@ -68,7 +71,7 @@ def llama_pair(folder: Path) -> Iterator[LlamaPair]:
 
 def leave_long_prompt(pair: LlamaPair, salt: str) -> str:
     """The name of the node whose server reads it when its client leaves."""
-    body = chat_body(pair.network, salt + " word" * WORDS, model=MODEL_NAME, stream=True, max_tokens=50)
+    body = chat_body(pair.network, salt + " word" * WORDS, model=MODEL_NAME, stream=True, max_tokens=ITS_TOKENS)
     with connection_to(pair.network) as connection:
         headers = {"authorization": f"Bearer {pair.network.api_key}"}
         connection.request("POST", "/v1/chat/completions", body=json.dumps(body).encode(), headers=headers)
@@ -85,6 +88,6 @@ def test_a_prompt_whose_client_left_is_given_up_and_the_next_request_does_not_wa
             answer = stream_chat(pair.network, "Hi", model=MODEL_NAME, max_tokens=2)
             assert (answer.status, answer.done) == (200, True), answer
             went_elsewhere.append(ids[answer.headers["x-sparewatt-node"]] != left)
-            wait_until(partial(pair.is_idle, left), "it is still read", ceiling_s=FREE_S)
+            wait_until(partial(pair.has_given_up, left), "it is still read", ceiling_s=FREE_S)
             wait_until(partial(pair.is_counted_free, left), "the gateway thinks it busy", ceiling_s=FREE_S)
         assert any(went_elsewhere), "each time the next request was sent to the busy server"

@@ -120,6 +120,30 @@ MATRIX = {
     "POST /v1/providers/{provider}/bond": known(BAD, body={}),
     "POST /v1/providers/{provider}/unbond": known(BAD, body={}),
     "POST /v1/providers/{provider}/status": known(BAD, body={}),
+    "POST /v1/leases/dry-run": known(BAD, body={}),
+    "POST /v1/leases": known(BAD, body={}),
+    "GET /v1/leases": known((409,)),
+    "GET /v1/leases/{lease}": known((409,)),
+    "GET /v1/leases/{lease}/match": known((409,)),
+    "GET /v1/leases/{lease}/match/record": known((409,)),
+    "POST /v1/leases/{lease}/cancel": known((409,), body={}),
+    "POST /v1/leases/{lease}/close": known((409,), body={}),
+    "GET /v1/leases/{lease}/logs": known((409,)),
+    "POST /v1/leases/{lease}/tickets": known((409,), body={}),
+    "POST /v1/leases/{lease}/site": known(GONE, body={"port": 80}),
+    "DELETE /v1/leases/{lease}/site": known(GONE),
+    "GET /v1/leases/{lease}/exec": known((409,)),
+    "GET /v1/leases/{lease}/ports/{port}": known((409,)),
+    "GET /v1/leases/{lease}/events": known((409,)),
+    "GET /v1/leases/{lease}/secrets": known((409,)),
+    "POST /v1/leases/{lease}/secrets": known(BAD, body={}),
+    "POST /v1/leases/{lease}/pause": known((409,), body={}),
+    "POST /v1/leases/{lease}/resume": known((409,), body={}),
+    "POST /v1/leases/{lease}/reopen": known((409,), body={}),
+    "POST /v1/leases/{lease}/top-up": known(BAD, body={}),
+    "POST /v1/leases/{lease}/extend": known(BAD, body={}),
+    "POST /v1/leases/{lease}/update": known(BAD, body={}),
+    "POST /v1/leases/{name}/scale": known(BAD, body={}),
     "GET /v1/treasury": known(),
     "POST /v1/treasury/fund": operators(body={"usd": "1"}),
     "GET /v1/ledger/audit": operators(),
@@ -143,6 +167,7 @@ MATRIX = {
     "GET /dl": everybody(),
     "GET /dl/{name}": everybody(GONE),
     "GET /link/v1": everybody(BAD),
+    "GET /link/v1/traffic": everybody(BAD),
 }
 
 
@@ -178,7 +203,7 @@ class Cast:
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
         spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
-        spare |= {"order": "0x00", "lease": "0x00", "provider": "0x" + "0" * 40}
+        spare |= {"order": "0x00", "lease": "0x00", "provider": "0x" + "0" * 40, "port": "8080"}
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()
         path = path.format(**self.things | spare)

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,8 +183,9 @@ def test_a_hung_process_is_said_and_replaced(network: Network) -> None:
     with doors_to(network) as doors:
         hung, other = doors[0], doors[1]
         match_id = chat(hung, "booked before it hangs")
-        os.kill(hung.pid, signal.SIGSTOP)
-        wait_until(lambda: readiness_causes(other) == ["process_hung"], "the other process does not say it")
+        with parent_asleep(hung.pid):  # else it may be killed before anybody has looked
+            os.kill(hung.pid, signal.SIGSTOP)
+            wait_until(lambda: readiness_causes(other) == ["process_hung"], "the other process does not say it")
         wait_until(lambda: not Path(f"/proc/{hung.pid}").exists(), "it is not killed")
         wait_until(lambda: readiness_causes(other) == [], "what is gone still counts")
         chat(other, "meanwhile")
@@ -192,6 +194,17 @@ def test_a_hung_process_is_said_and_replaced(network: Network) -> None:
     wait_until(lambda: all_serve(network), "nodes did not come back", ceiling_s=60)
     wait_until(lambda: ask(network, "GET", f"/v1/generation?id={match_id}").status == 200, "its journal is not settled")
     assert ask(network, "GET", "/v1/ledger/audit").json()["in_order"] is True
+
+
+@contextmanager
+def parent_asleep(pid: int) -> Iterator[None]:
+    """Stop the process that watches another one, for a while."""
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(parent, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(parent, signal.SIGCONT)
 
 
 def readiness_causes(door: Door) -> list[str]:

@@ -30,7 +30,8 @@ from tests.integration.networks import Network, start_network
 from tests.processes import alive, descendants_of, wait_until
 
 SOMEBODY = "0x" + "5e" * 20
-FLAGS = ("--engine=deterministic", "--nodes=1")
+FLAGS = ("--engine=deterministic", "--nodes=1", "--validators=0")
+"""Validators send transactions whenever they are due, which these tests would count."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,7 +19,7 @@ from tests.integration.test_up_chain import child_pid, outbox, ready_of
 from tests.processes import wait_until
 
 NODES = 2
-FLAGS = ("--engine=deterministic", f"--nodes={NODES}")
+FLAGS = ("--engine=deterministic", f"--nodes={NODES}", "--validators=0")
 REGISTERED_S = 60.0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparewatt.localnet.anvil import Anvil
-from tests.integration.chain.bookkeeping import walk_with_mishaps
+from tests.integration.chain.money_walk import walk_with_mishaps
 
 SEEDS = 20
 KILLS = 8

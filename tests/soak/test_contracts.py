@@ -17,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from sparewatt.chain.contracts import shipped_artifacts
+from sparewatt.protocol.signing import keccak256
 from tests.evm.cases import (
     compare_streams,
     open_order,
@@ -42,11 +44,17 @@ REPORT = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "contra
 
 HEAD = """# Contracts over long counts
 
-Made by `make soak` (tests/soak/test_contracts.py); a row is as of its last full run.
+Made by `make soak` (tests/soak/test_contracts.py); a row is as of its last full run. The last column names the bytecode
+that it ran on: the first digits of its hash over all contracts. Seconds depend on what else the machine did.
 
-| what | count | failures | seconds |
-| --- | ---: | ---: | ---: |
+| what | count | failures | seconds | contracts |
+| --- | ---: | ---: | ---: | --- |
 """
+
+
+def fingerprint() -> str:
+    artifacts = shipped_artifacts()
+    return keccak256(b"".join(artifacts[name].bytecode.encode() for name in sorted(artifacts))).hex()[:8]
 
 
 def counted(what: str, count: int, work: Callable[[], None]) -> None:
@@ -56,7 +64,7 @@ def counted(what: str, count: int, work: Callable[[], None]) -> None:
     old = REPORT.read_text().splitlines() if REPORT.exists() else []
     rows = {line.split("|")[1].strip(): line for line in old if line.startswith("| ") and "---" not in line}
     rows.pop("what", None)
-    rows[what] = f"| {what} | {count:,} | 0 | {time.monotonic() - started:.0f} |"
+    rows[what] = f"| {what} | {count:,} | 0 | {time.monotonic() - started:.0f} | {fingerprint()} |"
     REPORT.write_text(HEAD + "".join(f"{rows[name]}\n" for name in sorted(rows)))
 
 

@@ -30,10 +30,21 @@ from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.localnet.network import UpSettings
 from sparewatt.machine.lifeline import EXIT_ORPHANED
 from sparewatt.node.settings import NodeSettings
+from sparewatt.protocol.api.lease_match import (
+    AuctionPhase,
+    LeaseMatch,
+    MatchBidState,
+    MatchCertificate,
+    MatchCounts,
+    MatchScore,
+    MatchVote,
+    MatchVoter,
+)
 from sparewatt.protocol.link.frames import FailCode
 from sparewatt.telemetry.metrics import names
 from sparewatt.telemetry.metrics.prometheus import Metric
 from sparewatt.testing.__main__ import main as engine
+from sparewatt.validator.settings import ValidatorSettings
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/reference"
@@ -43,8 +54,12 @@ SETTINGS: dict[str, tuple[type, str]] = {
     "node": (NodeSettings, "node join"),
     "chain": (ChainSettings, "chain run"),
     "up": (UpSettings, "up"),
+    "validator": (ValidatorSettings, "validator run"),
 }
-ALWAYS_FROM_COMMAND = {("node", "gateway_url"), ("chain", "chain_url"), ("chain", "data")}
+ALWAYS_FROM_COMMAND = {
+    *(("node", "gateway_url"), ("chain", "chain_url"), ("chain", "data")),
+    *(("validator", "data"), ("validator", "chain_url"), ("validator", "contracts")),
+}
 """The command line always passes these, so a variable of the section or the file cannot set them."""
 VALUES: dict[type, str] = {
     msgspec.inspect.BoolType: "`true`, `false`",
@@ -321,3 +336,37 @@ def test_every_metric_has_a_row_with_its_kind_and_none_is_gone() -> None:
     assert documented == declared
     mentioned = re.findall(r"\b(?:sparewatt|process|python)_[a-z0-9_]+\b", page("metrics.md"))
     assert set(mentioned) <= set(declared)
+
+
+# invariants of the match
+
+
+def test_every_invariant_of_the_match_names_tests_that_exist() -> None:
+    section = page("match.md").partition("## The invariants")[2]
+    found = [row.split("|")[1:4] for row in section.splitlines() if row.startswith("| I")]
+    assert [number.strip() for number, _, _ in found] == [f"I{number}" for number in range(1, 26)]
+    for number, _, tests in found:
+        named = re.findall(r"`(\w+)` in \[\w+\.py\]\(\.\./\.\./(tests/[\w/]+\.py)\)", tests)
+        assert len(named) == tests.count("`") // 2 >= 2, number
+        for name, path in named:
+            assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{number}: {name} is not in {path}"
+
+
+# replies
+
+
+def test_every_member_of_a_match_has_its_row() -> None:
+    documented = [name for row in rows("market.md", "in the reply") for name in ticked(next(iter(row.cells.values())))]
+    members = set(LeaseMatch.__struct_fields__) - {"object"}
+    assert_same(documented, members | {"bids[].score"})
+
+
+@pytest.mark.parametrize("kind", [AuctionPhase, MatchCounts, MatchScore, MatchVote, MatchVoter, MatchCertificate])
+def test_every_part_of_a_match_is_named(kind: type[msgspec.Struct]) -> None:
+    named = {name for row in rows("market.md", "in the reply") for cell in row.cells.values() for name in ticked(cell)}
+    assert set(kind.__struct_fields__) <= named
+
+
+def test_every_state_of_a_bid_is_named() -> None:
+    said = next(line for line in page("market.md").splitlines() if line.startswith("A bid is `"))
+    assert ticked(said) == list(get_args(MatchBidState))

@@ -45,10 +45,10 @@ def lines_of(paths: list[Path]) -> int:
 
 
 def public_classes() -> Iterator[tuple[str, Path]]:
+    """By the text: a class of a module begins its line."""
     for path in python_files(SRC):
-        for statement in ast.parse(path.read_text()).body:
-            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
-                yield statement.name, path.relative_to(SRC)
+        for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text(), re.MULTILINE):
+            yield name, path.relative_to(SRC)
 
 
 # code
@@ -75,7 +75,9 @@ def broad_excepts(tree: ast.AST) -> int:
 
 def test_broad_excepts_are_rare() -> None:
     files = python_files(SRC)
-    found = sum(broad_excepts(ast.parse(path.read_text())) for path in files)
+    may_be_broad = re.compile(r"except\s*(:|\(?(Base)?Exception)")
+    found = sum(broad_excepts(ast.parse(text)) for path in files if may_be_broad.search(text := path.read_text()))
+    assert found > 0
     assert found <= BROAD_EXCEPTS_PER_1000_LINES * lines_of(files) / 1000
 
 

@@ -28,6 +28,8 @@ KINDS: tuple[type[Any], ...] = (
     match_.Down,
     meta_transactions.Accept,
     meta_transactions.Resign,
+    match_.Decline,
+    match_.RoundReached,
 )
 
 

@@ -10,7 +10,10 @@ const Account = lazy(() => import("./pages/Account"));
 const Earnings = lazy(() => import("./pages/Earnings"));
 const Join = lazy(() => import("./pages/Join"));
 const Keys = lazy(() => import("./pages/Keys"));
+const Lease = lazy(() => import("./pages/Lease"));
+const Leases = lazy(() => import("./pages/Leases"));
 const Login = lazy(() => import("./pages/Login"));
+const Market = lazy(() => import("./pages/Market"));
 const Matching = lazy(() => import("./pages/Matching"));
 const Models = lazy(() => import("./pages/Models"));
 const Node = lazy(() => import("./pages/Node"));
@@ -18,6 +21,7 @@ const Nodes = lazy(() => import("./pages/Nodes"));
 const Playground = lazy(() => import("./pages/Playground"));
 const Status = lazy(() => import("./pages/Status"));
 const Usage = lazy(() => import("./pages/Usage"));
+const Validators = lazy(() => import("./pages/Validators"));
 
 export function App() {
   return (
@@ -36,6 +40,11 @@ export function App() {
           </Route>
           <Route path="/nodes">{loggedIn("see each node", <Nodes />)}</Route>
           <Route path="/nodes/:id">{({ id }) => loggedIn("see a node", <Node id={id} />)}</Route>
+          <Route path="/market/:id?">{({ id }) => loggedIn("see the market", <Market id={id ?? null} />)}</Route>
+          <Route path="/leases">{loggedIn("rent a machine", <Leases isOrdering={false} />)}</Route>
+          <Route path="/leases/new">{loggedIn("rent a machine", <Leases isOrdering />)}</Route>
+          <Route path="/leases/:id">{({ id }) => loggedIn("see a lease", <Lease key={id} id={id} />)}</Route>
+          <Route path="/validators">{loggedIn("see the validators", <Validators />)}</Route>
           <Route path="/earnings">{loggedIn("see what your nodes earn", <Earnings />)}</Route>
           <Route path="/playground">{loggedIn("send a request to a model", <Playground />)}</Route>
           <Route path="/keys">{loggedIn("make API keys", <Keys />)}</Route>

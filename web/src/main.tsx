@@ -12,6 +12,7 @@ const queries = new QueryClient({
     queries: {
       retry: (failures, error) => failures < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500),
       staleTime: 1_000,
+      networkMode: "always", // a machine without internet still reaches a gateway of its own
     },
   },
 });

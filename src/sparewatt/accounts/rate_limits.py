@@ -59,11 +59,20 @@ class TokenBuckets:
         """Take `count` if there is at least one, and return 0; or else take nothing and return the seconds to wait."""
         bucket = self._by_name.get(name)
         if bucket is None:
+            self._drop_full(now_s)
             bucket = self._by_name[name] = TokenBucket(self.burst, self.per_s, at_s=now_s, level=self.burst)
             if len(self._by_name) > self.count_max:
                 self._by_name.popitem(last=False)
         self._by_name.move_to_end(name)
         return bucket.take(now_s, self.share * count)
+
+    def _drop_full(self, now_s: float) -> None:
+        """A bucket that is full again is the same as none. Those that are longest idle are looked at."""
+        while self._by_name:
+            name, bucket = next(iter(self._by_name.items()))
+            if bucket.level + (now_s - bucket.at_s) * bucket.per_s < bucket.capacity:
+                return
+            del self._by_name[name]
 
     def give_back(self, name: Hashable) -> None:
         """What was taken last does not count after all."""

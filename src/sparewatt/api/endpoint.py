@@ -29,7 +29,7 @@ from sparewatt.edge.auth import Authenticator, RequestContext
 from sparewatt.edge.bodies import json_reply
 from sparewatt.edge.middleware import context_of
 
-Access = Literal["identified", "inference", "node", "admin", "operator"]
+Access = Literal["identified", "inference", "lease", "node", "admin", "operator"]
 """A key or session that is valid; that also has this scope; or an operator's.
 
 All but `identified` charge the request to the rate limit. A handler with `identified` checks scopes by itself; where
@@ -63,7 +63,8 @@ class RouteSpec:
 
     method: str
     path: str
-    access: Access | Literal["public"]
+    access: Access | Literal["public", "ticket"]
+    """`ticket`: a key or a ticket of one use, which the handler checks; it gets no principal."""
     body: type | str | None = None
     """The type of its JSON body; or, where a gateway decodes only a part of it, the name of a schema of `openapi/`."""
     reply: Any = None
@@ -91,7 +92,9 @@ class ApiRoute:
 
 
 @overload
-def endpoint(line: str, *, access: Literal["public"], **spec: Any) -> Callable[[_PublicHandler], _PublicHandler]: ...
+def endpoint(
+    line: str, *, access: Literal["public", "ticket"], **spec: Any
+) -> Callable[[_PublicHandler], _PublicHandler]: ...
 
 
 @overload
@@ -143,10 +146,11 @@ def aiohttp_route(route: ApiRoute, auth: Authenticator) -> web.RouteDef:
     spec, handler = route.spec, route.handler
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        if spec.access == "public":
-            reply = await handler(request)
-        else:
-            reply = await handler(request, await _authenticate(request, spec.access, auth))
+        match spec.access:
+            case "public" | "ticket":
+                reply = await handler(request)
+            case access:
+                reply = await handler(request, await _authenticate(request, access, auth))
         if isinstance(reply, web.StreamResponse):
             return reply
         if isinstance(reply, Reply):

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import aiohttp
 from eth_typing import BlockNumber, ChecksumAddress, HexStr
 from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import BlockNotFound, TransactionNotFound
@@ -18,16 +19,38 @@ from sparewatt.chain.reverts import translate_chain_errors
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable
 from sparewatt.core.limits import CHAIN_CALL_S
 from sparewatt.evm.model import BlockHeader, ChainIdentity, ContractCall, GasFees, RawLog, TransactionReceipt, hex_of
+from sparewatt.protocol.signing import keccak256
 
 _T = TypeVar("_T")
 
 GAS_HEADROOM_NUM, GAS_HEADROOM_DEN = 3, 2
 """Half again: the cost of a call depends on the time of its block, and the estimate is made for the last block."""
+GAS_SPARE = 100_000
+"""A stream that had earned nothing by the last block is settled in the next one: four words are written first then."""
 BASE_FEE_ROOM = 2
 """The base fee may double (six full blocks) before a transaction has to be replaced by one that pays more."""
 
 TIP_WEI = 10**9
 """One gwei, where the node has no suggestion."""
+TRANSFER_TOPIC = HexStr(hex_of(keccak256(b"Transfer(address,address,uint256)")))
+ADDRESSES_PER_FILTER = 500
+"""In one `eth_getLogs`: about 35 kB, which every public node takes."""
+
+
+class KeepAliveProvider(AsyncHTTPProvider):
+    """JSON-RPC over one pool of connections. web3's own provider opens one for each request, behind a thread's lock."""
+
+    _session: aiohttp.ClientSession | None = None
+
+    async def _make_request(self, method: RPCEndpoint, request_data: bytes) -> bytes:  # noqa: ARG002 (web3's hook)
+        if self._session is None:
+            self._session = aiohttp.ClientSession(raise_for_status=True)
+        async with self._session.post(str(self.endpoint_uri), data=request_data, **self.get_request_kwargs()) as reply:
+            return await reply.read()
+
+    async def disconnect(self) -> None:
+        if self._session is not None:
+            await self._session.close()
 
 
 class ChainClient:
@@ -36,8 +59,9 @@ class ChainClient:
         headers = {"Content-Type": "application/json"}
         if api_key is not None:
             headers["Authorization"] = f"Bearer {api_key}"
-        self._provider = AsyncHTTPProvider(url, {"headers": headers}, exception_retry_configuration=None)
-        self._web3 = AsyncWeb3(self._provider)
+        self._provider = KeepAliveProvider(url, {"headers": headers}, exception_retry_configuration=None)
+        # Without middleware: it asks for the chain's id before each call, and looks for names where addresses are.
+        self._web3 = AsyncWeb3(self._provider, middleware=[])
 
     async def close(self) -> None:
         await self._provider.disconnect()
@@ -72,6 +96,23 @@ class ChainClient:
             "address": [_checksum(address) for address in addresses],
         }
         return [_raw_log(log) for log in await self._await_reply(self._web3.eth.get_logs(log_filter))]
+
+    async def transfers(self, first: int, last: int, token: str, addresses: Sequence[str]) -> list[RawLog]:
+        """The ERC-20 `Transfer` logs of a token from or to these addresses, each once."""
+        found: dict[tuple[int, int], RawLog] = {}
+        for start in range(0, len(addresses), ADDRESSES_PER_FILTER):
+            parties = [_topic(address) for address in addresses[start : start + ADDRESSES_PER_FILTER]]
+            for topics in ([TRANSFER_TOPIC, parties], [TRANSFER_TOPIC, None, parties]):
+                log_filter: FilterParams = {
+                    "fromBlock": BlockNumber(first),
+                    "toBlock": BlockNumber(last),
+                    "address": _checksum(token),
+                    "topics": topics,
+                }
+                for log in await self._await_reply(self._web3.eth.get_logs(log_filter)):
+                    raw = _raw_log(log)
+                    found[raw.block_number, raw.log_index] = raw
+        return list(found.values())
 
     async def next_nonce(self, address: str) -> int:
         """How many transactions of this address are in blocks."""
@@ -108,7 +149,7 @@ class ChainClient:
         if call.gas_limit is not None:
             return call.gas_limit
         estimate = int(await self._await_reply(self._web3.eth.estimate_gas(_params(call, sender))))
-        return estimate * GAS_HEADROOM_NUM // GAS_HEADROOM_DEN
+        return estimate * GAS_HEADROOM_NUM // GAS_HEADROOM_DEN + GAS_SPARE
 
     async def fees(self) -> GasFees:
         """The fees to offer now. A chain without base fees has only its node's gas price."""
@@ -155,6 +196,10 @@ class ChainClient:
 
 def _checksum(address: str) -> ChecksumAddress:
     return AsyncWeb3.to_checksum_address(address)
+
+
+def _topic(address: str) -> HexStr:
+    return HexStr("0x" + address.removeprefix("0x").rjust(64, "0"))
 
 
 def _params(call: ContractCall, sender: str | None) -> TxParams:

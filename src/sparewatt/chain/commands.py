@@ -21,7 +21,7 @@ from sparewatt.chain.contracts import (
 )
 from sparewatt.chain.deployment import send_directly, shipped_deployment
 from sparewatt.chain.follower import ChainFollower
-from sparewatt.chain.money.settlement_contract import TOKEN, call_view
+from sparewatt.chain.money.settlement_contract import TOKEN, call_view, followed_contracts
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, InvalidField
 from sparewatt.core.money import parse_usd
@@ -102,8 +102,13 @@ async def sync(
     record = get_current_record(folder)
     database = await Database.connect(dsn)
     try:
-        contracts = shipped_contracts(record)
-        follower = ChainFollower(client, database.chain, contracts, start_block=record.start_block)
+        follower = ChainFollower(
+            client,
+            database.chain,
+            await followed_contracts(client, record),
+            start_block=record.start_block,
+            held_addresses=database.pockets.held_addresses,
+        )
         await follower.begin(rebuild=rebuild, another_chain=another_chain)
         return await follower.catch_up(), await database.chain.count_events()
     finally:

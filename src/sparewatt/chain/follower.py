@@ -10,7 +10,7 @@ reader's position delivers it again. A handler therefore acts under `business_id
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from sparewatt.chain.client import ChainClient
@@ -41,6 +41,8 @@ class ChainFollower:
     """The block of the first contract: there is nothing of ours before it."""
     depth: int | None = None
     """Blocks, its own included, after which an event moves money; for the gateways, which read it from the index."""
+    held_addresses: Callable[[], Awaitable[Collection[str]]] | None = None
+    """Whose transfers of a foreign token are indexed."""
     reorg_count: int = field(default=0, init=False)
     _batch_blocks: int = field(default=BLOCKS_PER_BATCH, init=False)
 
@@ -120,11 +122,10 @@ class ChainFollower:
 
     async def _logs(self, first: int, last: int) -> list[RawLog] | None:
         """All logs of our contracts; None if the range was too large, and the next batch is smaller."""
-        addresses = list(self.contracts.addresses.values())
-        if not addresses:
+        if not self.contracts.addresses:
             return []
         try:
-            logs = await self.client.logs(first, last, addresses)
+            logs = await self._own_logs(first, last) + await self._foreign_logs(first, last)
         except ChainRefused:
             if last == first:
                 raise
@@ -134,6 +135,26 @@ class ChainFollower:
             return None
         self._batch_blocks = min(BLOCKS_PER_BATCH, 2 * self._batch_blocks)
         return logs
+
+    async def _own_logs(self, first: int, last: int) -> list[RawLog]:
+        contracts = self.contracts
+        own = [address for name, address in contracts.addresses.items() if name not in contracts.foreign]
+        return await self.client.logs(first, last, own)
+
+    async def _foreign_logs(self, first: int, last: int) -> list[RawLog]:
+        """Transfers of the addresses that the network holds.
+
+        These are read after the head was: an address is in the database before anybody can send something to it, so no
+        transfer of a block that is being indexed is missed.
+        """
+        if not self.contracts.foreign or self.held_addresses is None:
+            return []
+        held = sorted(await self.held_addresses())
+        logs = [
+            await self.client.transfers(first, last, self.contracts[name].address, held)
+            for name in sorted(self.contracts.foreign)
+        ]
+        return [log for found in logs for log in found]
 
     async def _are_of_blocks(self, logs: Sequence[RawLog], headers: Sequence[BlockHeader]) -> bool:
         """False if a reorg between the two requests changed the blocks that these headers describe."""

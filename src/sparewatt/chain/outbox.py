@@ -84,14 +84,20 @@ class OutboxSender:
     async def step(self) -> bool:
         """One round for every key with work. True while a row is in flight."""
         busy = await self.store.list_open_senders(self.signer.addresses)
-        for sender in busy:
-            try:
-                await self._advance_sender(sender)
-            except (ChainRefused, ChainReverted) as error:  # of this sender only: the others go on
-                _log.warning("sender_postponed", sender=sender, why=error.code)
+        ended = await asyncio.gather(*(self._advance_or_postpone(sender) for sender in busy), return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
         await self.store.finalize(depth=self.depth)
         self.checkpoint("finished")
         return bool(busy)
+
+    async def _advance_or_postpone(self, sender: str) -> None:
+        """All keys at once: the nonces of one are no matter to another."""
+        try:
+            await self._advance_sender(sender)
+        except (ChainRefused, ChainReverted) as error:  # of this sender only: the others go on
+            _log.warning("sender_postponed", sender=sender, why=error.code)
 
     async def _advance_sender(self, sender: str) -> None:
         rows = await self.store.list_in_flight(sender, limit=IN_FLIGHT_MAX)

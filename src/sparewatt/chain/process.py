@@ -6,23 +6,26 @@ It alone holds the operator's key and loads web3. If the chain or the database i
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import DeploymentRecord, get_current_record, shipped_contracts, shipped_plan
+from sparewatt.chain.contracts import DeploymentRecord, get_current_record, shipped_plan
 from sparewatt.chain.deployment import shipped_deployment
 from sparewatt.chain.follower import ChainFollower
-from sparewatt.chain.money.settlement_contract import SETTLEMENT
+from sparewatt.chain.market.market_worker import STAKES, MarketWorker, make_market_worker
+from sparewatt.chain.money.settlement_contract import SETTLEMENT, followed_contracts
 from sparewatt.chain.money.settlement_worker import SettlementConfig, SettlementWorker, make_settlement_worker
 from sparewatt.chain.outbox import OutboxSender
 from sparewatt.chain.restart import start_over_if_outdated
-from sparewatt.chain.settings import ChainSettings, check_chain_url
+from sparewatt.chain.senders import SenderPool
+from sparewatt.chain.settings import ChainSettings
 from sparewatt.chain.signer import OPERATOR_KEY, TransactionSigner, load_or_make_key, sender_key_name
 from sparewatt.core.clock import Clock, SystemClock
 from sparewatt.core.errors import ChainRefused, ChainReverted, ChainUnavailable, ContractsOutdated, StoreUnavailable
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng, SystemRng
+from sparewatt.evm.chain_url import check_chain_url
 from sparewatt.evm.contract_abi import Contracts
 from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.machine.signals import stop_event
@@ -87,22 +90,38 @@ class ChainWorker:
                 await self._work(stop, asked)
         except (ChainUnavailable, ChainRefused, ChainReverted, StoreUnavailable) as error:
             _log.warning("chain_work_postponed", why=error.code)
+            if isinstance(error, ChainRefused):
+                await self._leave_lost_states()
+
+    async def _leave_lost_states(self) -> None:
+        """A local chain that was killed has the state of its newest block only. What we wait for may be an older one,
+        and nobody else makes the blocks after which it is of no interest."""
+        if self._settings.mine:
+            with suppress(ChainUnavailable, ChainRefused):
+                await self._client.request("evm_mine")
 
     async def _work(self, stop: asyncio.Event, asked: asyncio.Event) -> None:
-        follower, sender, settlement = await self._begin()
+        follower, sender, settlement, market = await self._begin()
         while not stop.is_set():
             reorgs = follower.reorg_count
             asked.clear()
-            pause_s = await self._round(follower, sender, settlement)
+            pause_s = await self._round(follower, sender, settlement, market)
             if follower.reorg_count != reorgs:
                 return  # the reorg may have removed even our contracts: begin again
             await _pause(pause_s, stop, asked)
 
-    async def _begin(self) -> tuple[ChainFollower, OutboxSender, SettlementWorker | None]:
+    async def _begin(self) -> tuple[ChainFollower, OutboxSender, SettlementWorker | None, MarketWorker | None]:
         settings, client, store = self._settings, self._client, self._database.chain
         record = await self._deployed()
-        contracts = shipped_contracts(record)
-        follower = ChainFollower(client, store, contracts, start_block=record.start_block, depth=settings.depth)
+        contracts = await followed_contracts(client, record)
+        follower = ChainFollower(
+            client,
+            store,
+            contracts,
+            start_block=record.start_block,
+            depth=settings.depth,
+            held_addresses=self._database.pockets.held_addresses,
+        )
         is_new = await self._database.chain_restarts.awaits_cover()
         await follower.begin(rebuild=is_new, another_chain=is_new)  # then nothing in the index or the outbox is of use
         await store.set_problem(None)
@@ -110,7 +129,7 @@ class ChainWorker:
             await asyncio.to_thread(write_private, settings.ready_file, STARTED_OVER if is_new else b"ready\n")
         signer, cap_wei = TransactionSigner([self._operator, *self._senders]), settings.max_fee_gwei * WEI_PER_GWEI
         sender = OutboxSender(client, store, signer, chain_id=record.chain_id, depth=settings.depth, cap_wei=cap_wei)
-        return follower, sender, self._settlement_worker(contracts, record)
+        return follower, sender, self._settlement_worker(contracts, record), self._market_worker(contracts, record)
 
     async def _deployed(self) -> DeploymentRecord:
         """Raises ContractsOutdated, after gateways were told: they answer for this process while it cannot work."""
@@ -126,12 +145,24 @@ class ChainWorker:
             await self._database.chain.set_problem(error.message)
             raise
 
-    async def _round(self, follower: ChainFollower, sender: OutboxSender, settlement: SettlementWorker | None) -> float:
+    async def _round(
+        self,
+        follower: ChainFollower,
+        sender: OutboxSender,
+        settlement: SettlementWorker | None,
+        market: MarketWorker | None,
+    ) -> float:
         """Returns the seconds until the next one."""
         more = await follower.step()
         busy = await sender.step()
+        if busy:  # a local chain has mined what was sent: gateways hear of an order before the rest of the round
+            more |= await follower.step()
+        if market is not None:
+            more |= await market.step()
+            busy |= market.needs_block
         if settlement is not None:
             more |= await settlement.step()
+            busy |= settlement.needs_block
         if self._settings.mine:
             busy = busy or await self._database.chain.has_fresh_events(depth=self._settings.depth)
             await self._mine_if_due(busy=busy)
@@ -156,6 +187,20 @@ class ChainWorker:
         )
         return make_settlement_worker(
             self._client, self._database, contracts, config=config, custody=self._custody, clock=self._clock
+        )
+
+    def _market_worker(self, contracts: Contracts, record: DeploymentRecord) -> MarketWorker | None:
+        """None without the market's contracts."""
+        if STAKES not in contracts:
+            return None
+        addresses = (*(key.address for key in self._senders), self._operator.address)
+        return make_market_worker(
+            self._client,
+            self._database,
+            contracts,
+            chain_id=record.chain_id,
+            senders=SenderPool(self._client, self._database.chain, addresses),
+            clock=self._clock,
         )
 
     def _custody(self) -> Custody | None:

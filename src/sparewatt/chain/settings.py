@@ -1,16 +1,12 @@
-"""Settings of the chain's process, and the check of the chain's URL."""
+"""Settings of the chain's process."""
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from msgspec import Meta
-
-from sparewatt.core.errors import StartupError
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +35,3 @@ class ChainSettings:
     ready_file: Path | None = None
     """Written once the chain is followed; for supervisors."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-
-def check_chain_url(url: str) -> str:
-    """Refuse a URL over which a man in the middle could lie about the chain. Raises StartupError."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise StartupError("CHAIN_URL must be the address of a JSON-RPC endpoint, like https://rpc.example.")
-    if parts.scheme == "http" and not _is_this_machine(parts.hostname):
-        raise StartupError(f"Refusing plain http:// to {parts.hostname}: anyone on the way could lie about the chain.")
-    return url
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

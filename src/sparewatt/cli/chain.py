@@ -216,7 +216,7 @@ def _with_chain(chain_url: str | None, work: Callable[[ChainClient], Awaitable[T
     import asyncio
 
     from sparewatt.chain.client import ChainClient
-    from sparewatt.chain.settings import check_chain_url
+    from sparewatt.evm.chain_url import check_chain_url
 
     async def do() -> T:
         client = ChainClient(check_chain_url(_chain_url(chain_url)))

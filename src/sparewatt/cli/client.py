@@ -22,7 +22,7 @@ import msgspec
 from sparewatt import __version__
 from sparewatt.cli import output
 from sparewatt.cli.context import NetworkContext, is_this_machine
-from sparewatt.cli.errors import ApiError, CliError, exit_code_for_status
+from sparewatt.cli.errors import ApiError, CliError, NoReply, exit_code_for_status
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.protocol.api.inference import ErrorObject
 
@@ -47,6 +47,8 @@ _NEXT_STEPS = {
     "operators_only": "Ask an operator of this network.",
     "not_owner": "Ask with a key of the account that owns it, or ask an operator of this network.",
     "provider_not_found": "See yours with 'sparewatt providers', or make one with 'sparewatt providers register NODE'.",
+    "lease_not_found": "See yours with 'sparewatt lease list'.",
+    "lease_not_running": "See how it stands with 'sparewatt lease show ID'.",
     "account_not_found": "See the accounts with 'sparewatt accounts list'.",
     "model_not_found": "See what is served with 'sparewatt models'.",
     "match_not_found": "Only recent matches are kept. 'sparewatt chat' prints the id of each.",
@@ -66,6 +68,7 @@ _SCOPES_NEEDED = {
     "model-aliases": "admin",
     "join-tokens": "node",
     "providers": "node",
+    "leases": "lease",
     "earnings": "node",
     "payouts": "node",
     "treasury": "node",
@@ -201,6 +204,25 @@ class ApiClient:
         """Open a streamed answer. Leaving the block early stops it."""
         with self._open(_Request("POST", path, body, headers, ANSWER_TIMEOUT_S)) as response:
             yield ApiEventStream(response, network=self._network)
+
+    @contextmanager
+    def stream_lines(self, path: str, *, silence_s: float) -> Iterator[Iterator[bytes]]:
+        """The lines of a reply as they come, without their ends. `silence_s`: the longest wait for the next byte."""
+        with self._open(_Request("GET", path, timeout_s=silence_s)) as response:
+            yield self._lines(response)
+
+    def _lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        while True:
+            with _network_errors_as_cli_errors(self._network):
+                line = response.readline(SSE_EVENT_BYTES_MAX)
+            if not line:
+                return
+            yield line.rstrip(b"\r\n")
+
+    def socket_address(self, path: str) -> tuple[str, dict[str, str]]:
+        """URL and headers for a WebSocket at `path`."""
+        headers = {"User-Agent": f"sparewatt/{__version__}", "Authorization": f"Bearer {self._network.api_key}"}
+        return "ws" + self.base_url.removeprefix("http") + path, headers
 
     def _call(self, request: _Request) -> ApiReply:
         with self._open(request) as response:
@@ -368,7 +390,7 @@ def _network_errors_as_cli_errors(network: NetworkContext) -> Iterator[None]:
     except ConnectionRefusedError:
         raise _not_running(network) from None
     except TimeoutError:
-        raise CliError(f"{url} did not answer in time.", next_step="Try again, or check its log.") from None
+        raise NoReply(f"{url} did not answer in time.", next_step="Try again, or check its log.") from None
     except socket.gaierror:
         raise CliError(f"The host of {url} is not known.", next_step="Check SPAREWATT_BASE_URL.") from None
     except ssl.SSLCertVerificationError as error:
@@ -381,19 +403,19 @@ def _network_errors_as_cli_errors(network: NetworkContext) -> Iterator[None]:
     except http.client.IncompleteRead:
         raise _truncated_reply() from None
     except ConnectionError:
-        raise CliError(f"{url} closed the connection without an answer.", next_step="Try again.") from None
+        raise NoReply(f"{url} closed the connection without an answer.", next_step="Try again.") from None
     except http.client.HTTPException as error:
         raise CliError(f"{url} does not speak HTTP as expected ({type(error).__name__}).") from None
     except OSError as error:
-        raise CliError(f"The connection to {url} broke: {error.strerror or type(error).__name__}.") from None
+        raise NoReply(f"The connection to {url} broke: {error.strerror or type(error).__name__}.") from None
 
 
-def _truncated_reply() -> CliError:
-    return CliError("The answer broke off before its end.", next_step="What came so far may be incomplete. Ask again.")
+def _truncated_reply() -> NoReply:
+    return NoReply("The answer broke off before its end.", next_step="What came so far may be incomplete. Ask again.")
 
 
-def _not_running(network: NetworkContext) -> CliError:
+def _not_running(network: NetworkContext) -> NoReply:
     message = f"Nothing answers at {network.base_url}: the network is not running."
     if is_this_machine(urlsplit(network.base_url).hostname or ""):
-        return CliError(message, next_step="Start it with 'make up' or 'sparewatt up'.")
-    return CliError(message, next_step="Check SPAREWATT_BASE_URL, or ask an operator of that network.")
+        return NoReply(message, next_step="Start it with 'make up' or 'sparewatt up'.")
+    return NoReply(message, next_step="Check SPAREWATT_BASE_URL, or ask an operator of that network.")

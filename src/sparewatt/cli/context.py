@@ -213,17 +213,31 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print ids only,
 def network_options(command: Callable[..., R]) -> Callable[..., R]:
     """Give a command `--json` and the options of the network, and an `ApiClient` as its first argument."""
 
+    @lazy_network_options
+    @functools.wraps(command)
+    def with_client(connect: Callable[[], Any], **rest: Any) -> R:
+        return command(connect(), **rest)
+
+    return with_client
+
+
+def lazy_network_options(command: Callable[..., R]) -> Callable[..., R]:
+    """The same for commands that need the network only sometimes: their first argument makes the `ApiClient`."""
+
     @json_option
     @_url_option
     @click.option("--api-key", metavar="KEY", help="Your key; the variable is safer.  [env: SPAREWATT_API_KEY]")
     @_insecure_option
     @functools.wraps(command)
-    def with_client(*, base_url: str | None, api_key: str | None, insecure: bool, **rest: Any) -> R:
+    def with_network(*, base_url: str | None, api_key: str | None, insecure: bool, **rest: Any) -> R:
         from sparewatt.cli.client import ApiClient
 
-        return command(ApiClient(resolve_network(base_url=base_url, api_key=api_key, insecure=insecure)), **rest)
+        def connect() -> ApiClient:
+            return ApiClient(resolve_network(base_url=base_url, api_key=api_key, insecure=insecure))
 
-    return with_client
+        return command(connect, **rest)
+
+    return with_network
 
 
 def address_options(command: Callable[..., R]) -> Callable[..., R]:

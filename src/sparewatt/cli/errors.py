@@ -2,7 +2,8 @@
 
 SparewattError (core)
 └── CliError            a command cannot go on; has an exit code and the next step
-    └── ApiError        the network answered with an error object
+    ├── ApiError        the network answered with an error object
+    └── NoReply         the network did not answer, or not to the end: what was asked may have been done
 
 Nothing is printed here: `main` prints every error.
 """
@@ -60,6 +61,10 @@ class ApiError(CliError):
         self.api_code = api_code
         self.api_type = api_type
         self.param = api_param
+
+
+class NoReply(CliError):
+    """No answer came, or only a part of one. What was asked may have been done all the same."""
 
 
 def exit_code_for_status(*, status: int, code: str) -> ExitCode:

@@ -80,6 +80,7 @@ def gateway() -> None:
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain (PEM); read again on change.")
 @click.option("--tls-key", type=click.Path(path_type=Path), help="The certificate's key (PEM, no passphrase).")
 @click.option("--behind-proxy", is_flag=True, default=None, help="Take clients' addresses from a TLS proxy in front.")
+@click.option("--sites-host", metavar="NAME", help="Names below it lead to public sites of leases.")
 @click.option("--trusted-proxies", metavar="NETS", help="Where that proxy may be (this machine, private networks).")
 @click.option("--chain-url", metavar="URL", help="JSON-RPC endpoint of the network's chain.  [env: CHAIN_URL]")
 @click.option("--heartbeat-s", type=NUMBER, help="Seconds between a node's reports.")

@@ -33,7 +33,9 @@ SECTIONS = {
         "models": LazyCommand("sparewatt.cli.models:models", "List what is served, with prices."),
         "match": LazyCommand("sparewatt.cli.match:match", "Show which node would take a job, and why."),
         "nodes": LazyCommand("sparewatt.cli.nodes:nodes", "List the machines, claimed and measured."),
+        "lease": LazyCommand("sparewatt.cli.leases.leases:lease", "Rent machines: quote, order, follow, close."),
         "market": LazyCommand("sparewatt.cli.market:market", "Show orders, leases and providers on the chain."),
+        "bids": LazyCommand("sparewatt.cli.bids:bids", "Watch who bids on an order, and who wins."),
         "top": LazyCommand("sparewatt.cli.top.top:top", "Watch what the network does right now."),
     },
     "Your account": {
@@ -58,6 +60,7 @@ SECTIONS = {
         "treasury": LazyCommand("sparewatt.cli.money.credits:treasury", "Show or fund what serving free credits pays."),
         "ledger": LazyCommand("sparewatt.cli.money.ledger:ledger", "Check the books."),
         "chain": LazyCommand("sparewatt.cli.chain:chain", "Show and serve the network's chain."),
+        "validator": LazyCommand("sparewatt.cli.validator:validator", "Run a validator of the lease market."),
     },
     "Study a network": {
         "bench": LazyCommand("sparewatt.cli.bench:bench", "Measure this program on this machine."),

@@ -25,6 +25,7 @@ from sparewatt.protocol.api.market import (
     MarketValidator,
     MarketValidatorList,
     TableEntry,
+    ValidatorVotes,
 )
 
 _Item = TypeVar("_Item")
@@ -88,7 +89,7 @@ def list_providers(client: ApiClient, *, all_of_them: bool, as_json: bool) -> No
 @network_options
 @examples("sparewatt market validators")
 def list_validators(client: ApiClient, *, as_json: bool) -> None:
-    """List the validators with their stakes, those with most weight first."""
+    """List the validators with their stakes and votes, those with most weight first."""
     client.get("/market/validators").show(MarketValidatorList, _print_validators, as_json=as_json)
 
 
@@ -151,6 +152,9 @@ def _print_validators(validators: MarketValidatorList) -> None:
         left("ID", lambda validator: _short(validator.id)),
         right("WEIGHT", lambda validator: output.format_usd(validator.weight_usd)),
         right("PENDING", lambda validator: output.format_usd(validator.pending_usd)),
+        right("IN CERTIFICATES", lambda validator: f"{validator.votes} of {validator.certificates}"),
+        right("AGREED", lambda validator: f"{validator.recent.agreed} of {_matches(validator.recent)}"),
+        right("MISSED", lambda validator: str(validator.recent.missed)),
         left("", lambda validator: "jailed" if validator.jailed else ""),
         left("URL", lambda validator: validator.url),
     ]
@@ -158,6 +162,10 @@ def _print_validators(validators: MarketValidatorList) -> None:
     snapshot = "none yet" if validators.snapshot is None else f"epoch {validators.snapshot.epoch}"
     total = output.format_usd(validators.total_usd)
     output.print_lines([f"Stake version {validators.stake_version}, {total} in all; snapshot: {snapshot}."])
+
+
+def _matches(recent: ValidatorVotes) -> int:
+    return recent.agreed + recent.differed + recent.missed
 
 
 def _print_tables(tables: MarketTables) -> None:

@@ -36,6 +36,7 @@ _STATES = {
     "no_server": ("✕", "#F87171"),
     "draining": ("‖", "#8B98A5"),
     "paused": ("‖", "#8B98A5"),
+    "leased": ("‖", "#8B98A5"),
 }
 CHOSEN_STYLE = "bold #F2B705"
 

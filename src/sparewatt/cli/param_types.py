@@ -1,7 +1,8 @@
-"""Parameter types of the command line, in click's sense: finite numbers, durations like `30m`, addresses."""
+"""Parameter types of the command line, in click's sense: finite numbers, durations like `30m`, times, addresses."""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 _DURATION = re.compile(r"(\d{1,6})([smhdwy])")
+_CLOCK = re.compile(r"\d{1,2}:\d{2}")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 
@@ -45,6 +47,38 @@ class DurationParam(click.ParamType[int]):
 
 
 DURATION = DurationParam()
+
+
+class MomentParam(click.ParamType[float]):
+    """A time to come, in Unix seconds: a time of day, a date with one, or a duration from now."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text, now = str(value).strip(), dt.datetime.now().astimezone()
+        if _DURATION.fullmatch(text.lower()) is not None:
+            return now.timestamp() + DURATION.convert(text, param, ctx)
+        try:
+            moment = _time_of_day(text, now) or dt.datetime.fromisoformat(text).astimezone()
+        except (ValueError, OverflowError, OSError):
+            self.fail(f"{text[:40]!r} is no time. Write it like 18:30, 2026-11-20T08:00 or 3h.", param, ctx)
+        if moment <= now:
+            self.fail(f"{text[:40]!r} has passed.", param, ctx)
+        return moment.timestamp()
+
+
+def _time_of_day(text: str, now: dt.datetime) -> dt.datetime | None:
+    """The next one; None for what is none. Raises ValueError."""
+    if _CLOCK.fullmatch(text) is None:
+        return None
+    hours, minutes = map(int, text.split(":"))
+    today = now.replace(hour=hours, minute=minutes, second=0, microsecond=0)
+    return today if today > now else today + dt.timedelta(days=1)
+
+
+MOMENT = MomentParam()
 
 
 class AddressParam(click.ParamType[str]):

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 @click.option("--data", type=click.Path(path_type=Path), help="Where everything is kept.  [default: .sparewatt]")
 @click.option("--processes", type=click.IntRange(1, 64), help="Processes of the gateway.  [default: 1]")
 @click.option("--nodes", type=click.IntRange(0, 32), help="Local nodes to run.  [default: 3]")
+@click.option("--validators", type=click.IntRange(0, 32), help="Validators of the lease market.  [default: 4]")
 @click.option("--engine", type=click.Choice(["llama", "deterministic"]), help="A real model, or the test engine.")
 @click.option("--database-url", help="Use this Postgres instead of the embedded one.  [env: DATABASE_URL]")
 @click.option("--chain-url", help="Use this chain instead of a local one.  [env: CHAIN_URL]")
 @click.option("--no-chain", is_flag=True, default=None, help="Run without a chain: no leases, no payouts.")
+@click.option(
+    "--containers/--no-containers", default=None, help="Start podman's service for leases, where podman is installed."
+)
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [up]).")
 @json_option
 @examples("sparewatt up", "sparewatt up --port 8099 --data /tmp/net --nodes 5")

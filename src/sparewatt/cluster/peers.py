@@ -100,6 +100,11 @@ class Peers:
         """Whether another process has a link to a node."""
         return bool(self._states) and any(node_id in state.nodes for state in self._present().values())
 
+    def is_first_with_link(self, node_id: NodeId) -> bool:
+        """Whether no process before this one has a link to a node: of those with one, the first speaks for all."""
+        number = self.client.slot.number
+        return not any(other < number and node_id in state.nodes for other, state in self._present().items())
+
     def nodes(self) -> frozenset[NodeId]:
         """All nodes with a link to another process."""
         return frozenset().union(*(state.nodes for state in self._present().values()))

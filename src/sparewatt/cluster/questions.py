@@ -8,6 +8,7 @@ COUNTS     to all, for an operator's pulse
 GIVE_BACK  to all, if an account's credits do not suffice here: release unused ones there
 SYNC       to all, after a key or an account was changed here: read the database now
 CANCEL     to all, for a response that another process writes
+REDEEM     to the process that made a ticket for a lease's socket
 CLAIM      to the owner of an Idempotency-Key              SETTLE    to the same one, when the answer is complete
 """
 
@@ -190,6 +191,16 @@ class CancelReply(msgspec.Struct, frozen=True):
     """After the cancellation; None if the process does not write it."""
 
 
+class RedeemRequest(msgspec.Struct, frozen=True):
+    ticket: str
+
+
+class RedeemReply(msgspec.Struct, frozen=True):
+    account: str | None = None
+    """Whose ticket it was; None if it is unknown, used or too old."""
+    lease: str = ""
+
+
 class ClaimRequest(msgspec.Struct, frozen=True):
     """`key` and `name`: the API key and the Idempotency-Key. `token`: identifies this claim."""
 
@@ -224,5 +235,6 @@ COUNTS = PeerQuestion("counts", CountsRequest, Counts)
 GIVE_BACK = PeerQuestion("give_back", GiveBackRequest, YesReply)
 SYNC = PeerQuestion("sync", EmptyMessage, YesReply)
 CANCEL = PeerQuestion("cancel", CancelRequest, CancelReply, within_s=15.0)
+REDEEM = PeerQuestion("redeem", RedeemRequest, RedeemReply)
 CLAIM = PeerQuestion("claim", ClaimRequest, ClaimReply, within_s=JOB_TIMEOUT_S)
 SETTLE = PeerQuestion("settle", SettleRequest, YesReply)

@@ -29,7 +29,8 @@ SparewattError                      code                     status  retry
 │   ├── KeyNotFound                 key_not_found              404    no
 │   ├── ResponseNotFound            response_not_found         404    no
 │   ├── AccountNotFound             account_not_found          404    no
-│   └── ProviderNotFound            provider_not_found         404    no
+│   ├── ProviderNotFound            provider_not_found         404    no
+│   └── LeaseNotFound               lease_not_found            404    no
 ├── MethodNotAllowed                method_not_allowed         405    no
 ├── RequestTooSlow                  request_too_slow           408    yes
 ├── BodyTooSlow                     body_too_slow              408    yes
@@ -37,11 +38,13 @@ SparewattError                      code                     status  retry
 ├── IdReused                        id_reused                  409    no     (the same id, for something else)
 ├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, the answer is not stored)
 ├── LeasesOff                       leases_off                 409    no     (the node's owner offers none)
+├── LeaseNotRunning                 lease_not_running          409    no     (no container: not started, paused, over)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── ExpectationFailed               expectation_failed         417    no
 ├── HeadTooLarge                    head_too_large             431    no
 ├── UnsupportedMediaType            unsupported_media_type     415    no
 ├── UnprocessableContent            unprocessable              422    no
+│   └── MaxSpendReached             max_spend_reached          422    no     (more than the renter lets a lease cost)
 ├── IdempotencyMismatch             idempotency_mismatch       422    no     (the same key for another request)
 ├── RateLimited                     rate_limit_exceeded        429    yes
 ├── QueueFull                       queue_full                 429    yes    (the line, or the key's share of it)
@@ -49,6 +52,7 @@ SparewattError                      code                     status  retry
 ├── InternalError                   internal_error             500    yes
 ├── UnbalancedEntry                 unbalanced_entry           500    no     (a bug: nothing is posted)
 ├── JobFailed                       node_failed                502    yes
+├── LeasePortClosed                 lease_port_closed          502    yes    (nothing listens at a lease's port)
 ├── NoMatch
 │   ├── NoEligibleNode              no_eligible_node           503    no     (a policy rules every node out)
 │   └── NoCapacity                  no_capacity                503    yes    (the eligible nodes are full or offline)
@@ -216,6 +220,9 @@ class AccountNotFound(NotFound, code="account_not_found"): ...
 class ProviderNotFound(NotFound, code="provider_not_found"): ...
 
 
+class LeaseNotFound(NotFound, code="lease_not_found"): ...
+
+
 class MethodNotAllowed(SparewattError, code="method_not_allowed", status=405): ...
 
 
@@ -237,6 +244,9 @@ class IdempotencyConflict(SparewattError, code="idempotency_conflict", status=40
 class LeasesOff(SparewattError, code="leases_off", status=409): ...
 
 
+class LeaseNotRunning(SparewattError, code="lease_not_running", status=409): ...
+
+
 class IdempotencyMismatch(SparewattError, code="idempotency_mismatch", status=422): ...
 
 
@@ -255,6 +265,9 @@ class UnsupportedMediaType(SparewattError, code="unsupported_media_type", status
 class UnprocessableContent(SparewattError, code="unprocessable", status=422): ...
 
 
+class MaxSpendReached(UnprocessableContent, code="max_spend_reached", status=422): ...
+
+
 class RateLimited(SparewattError, code="rate_limit_exceeded", status=429, retryable=True): ...
 
 
@@ -271,6 +284,9 @@ class UnbalancedEntry(SparewattError, code="unbalanced_entry"): ...
 
 
 class JobFailed(SparewattError, code="node_failed", status=502, retryable=True): ...
+
+
+class LeasePortClosed(SparewattError, code="lease_port_closed", status=502, retryable=True): ...
 
 
 class NoMatch(SparewattError, status=503): ...

@@ -7,10 +7,11 @@ load, and the job goes to another node for the price of one round trip.
 
 from __future__ import annotations
 
-REFUSE_FACTOR = 1.5
+REFUSE_FACTOR = 1.2
 """A smaller excess over the prediction is noise."""
-REFUSE_SLACK_S = 0.75
-"""A refusal costs a round trip and a second match; a shorter delay is not worth that."""
+REFUSE_SLACK_S = 0.15
+"""A refusal costs a round trip and a second match; a shorter delay is not worth that. The job comes back to a node that
+refused it if by its own word it is still the best."""
 
 
 def would_refuse(*, own_ttft_s: float, promised_ttft_s: float) -> bool:

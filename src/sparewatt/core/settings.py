@@ -17,7 +17,7 @@ import msgspec
 from sparewatt.core.errors import StartupError
 
 _T = TypeVar("_T")
-SECTIONS = ("chain", "gateway", "node", "up")
+SECTIONS = ("chain", "gateway", "node", "up", "validator")
 """One file may hold the settings of all kinds of processes."""
 
 

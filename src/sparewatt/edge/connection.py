@@ -220,7 +220,9 @@ class Connection(asyncio.Protocol):
 
     def check_timeouts(self, now_s: float, timeouts: ClientTimeouts) -> bool:
         """True if the client exceeded a timeout and was closed or refused. Called every `check_s`."""
-        if self.is_paused and self._is_stalled(now_s, timeouts):
+        # A WebSocket has its own limits: whoever reads a lease's port may pause for longer.
+        may_pause = self._state is ConnectionState.UPGRADED
+        if self.is_paused and not may_pause and self._is_stalled(now_s, timeouts):
             self.abort()
             return True
         if self._state is ConnectionState.LINGERING:
@@ -469,7 +471,8 @@ class Connection(asyncio.Protocol):
     def _begin(self, request: PipelinedRequest) -> None:
         """Answer the first request of the pipeline, or refuse it for its first fault."""
         head, inference = request.head, self._registry.inference
-        endpoint = inference.endpoint(head) if inference is not None else None
+        is_of_site = self._registry.is_of_site(head)
+        endpoint = inference.endpoint(head) if inference is not None and not is_of_site else None
         request.fault = request.fault or self._fault_of(head)
         if request.fault is not None:
             self._refuse(request.fault)

@@ -28,6 +28,7 @@ from sparewatt.edge.http1 import SERVER, DateHeader, RequestHead, reply_head_byt
 from sparewatt.edge.middleware import ErrorCounter, RequestLine, log_finished
 from sparewatt.edge.proxies import is_trusted
 from sparewatt.edge.settings import EdgeSettings
+from sparewatt.edge.sites import is_site_host
 from sparewatt.inference.dispatch.model import WriteBatch
 from sparewatt.inference.service import RequestOptions
 from sparewatt.protocol.openai.chat import error_body, error_headers
@@ -198,7 +199,11 @@ class ConnectionRegistry:
 
     def adopts(self, head: RequestHead) -> bool:
         """Whether a node opens its link and the link needs no framework either."""
-        return self.links is not None and head.is_link and self.links.can_adopt()
+        return self.links is not None and head.is_link and self.links.can_adopt() and not self.is_of_site(head)
+
+    def is_of_site(self, head: RequestHead) -> bool:
+        """Whether it is for a lease's public site: then nothing of this gateway answers it."""
+        return is_site_host(head.headers.get("host", ""), self.settings.sites_host)
 
     def make_bridge(self, on_replied: Callable[[], None]) -> AiohttpBridge:
         return AiohttpBridge(self.manager, loop=self.loop, on_replied=on_replied)

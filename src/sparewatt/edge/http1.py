@@ -28,6 +28,7 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.limits import KIB
 from sparewatt.protocol.link.frames import LINK_PATH
+from sparewatt.protocol.link.traffic import TRAFFIC_PATH
 
 HEAD_BYTES_MAX = 32 * KIB
 """A request's head: a policy of 8 KiB, cookies of as much, and room."""
@@ -50,6 +51,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 _ONCE = ("host", "authorization", "content-length", "content-type", "idempotency-key", "content-encoding")
 """Fields that may occur once: with two, two readers of the same bytes would see two requests (request smuggling)."""
 _UPGRADE_FIELDS = ("connection", "upgrade", "http2-settings")
+_SOCKET_PATH = re.compile(f"{LINK_PATH}|{TRAFFIC_PATH}|/v1/leases/[^/]+/(exec|ports/[0-9]{{1,5}})")
 _PATH_END = re.compile(r"[?#]")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]+(:[0-9]{0,5})?|\[[0-9A-Fa-f:.%]+\](:[0-9]{0,5})?")
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -72,6 +74,12 @@ class RequestHead(NamedTuple):
         """Whether a node opens its WebSocket link."""
         upgrade = self.headers.get("upgrade", "").lower()
         return self.method == b"GET" and self.path == LINK_PATH and upgrade == "websocket"
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether a node or a renter opens a WebSocket at a path that has one; elsewhere the offer is left out."""
+        upgrade = self.headers.get("upgrade", "").lower()
+        return self.method == b"GET" and upgrade == "websocket" and _SOCKET_PATH.fullmatch(self.path) is not None
 
     @property
     def is_expecting(self) -> bool:
@@ -281,7 +289,7 @@ class RequestParser:
         head = RequestHead(
             llhttp.get_method(), self._target, llhttp.get_http_version(), llhttp.should_keep_alive(), headers
         )
-        if "upgrade" in headers and llhttp.should_upgrade() and not head.is_link:
+        if "upgrade" in headers and llhttp.should_upgrade() and not head.is_socket:
             self._rewritten = head.to_bytes(without=_UPGRADE_FIELDS)
             return
         size_bytes, self._fields_bytes = self._fields_bytes + len(self._target), 0

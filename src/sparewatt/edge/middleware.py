@@ -31,6 +31,7 @@ from sparewatt.edge.cors import is_open, is_preflight, preflight
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.protocol.link.frames import LINK_PATH
+from sparewatt.protocol.link.traffic import TRAFFIC_PATH
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = web.RequestKey("context", RequestContext)
@@ -38,7 +39,7 @@ _INFERENCE_PREFIXES = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/re
 REPLY = web.RequestKey("reply", web.StreamResponse)
 CLIENT_LEFT = 499
 """The status that proxies log for a client that left before its reply."""
-_QUIET = frozenset({"/healthz", "/readyz", LINK_PATH})
+_QUIET = frozenset({"/healthz", "/readyz", LINK_PATH, TRAFFIC_PATH})
 """Requested every few seconds, or open for days."""
 _log, _request_log = Logger("sparewatt.gateway"), Logger("sparewatt.requests")
 
@@ -77,6 +78,8 @@ def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock
             if request.writer.output_size:
                 raise  # part of a reply was sent; the server closes the socket
             reply = _reply_to(error, request)
+            if "upgrade" in request.headers:
+                reply.force_close()  # what follows a head with an upgrade is not read as HTTP any more
         code = reply.get(ERROR_CODE)
         if code is not None and request.method == "POST" and route_of(request).startswith(_INFERENCE_PREFIXES):
             errors.count_error(code)

@@ -20,6 +20,8 @@ class EdgeSettings:
     """Whether a reverse proxy ends TLS and forwards the client's address."""
     trusted_proxies: str | None = None
     """Networks of that proxy, separated by commas. None: this machine and private networks."""
+    sites_host: str | None = None
+    """Names below this one are public sites of leases, and nothing else. None: there are none."""
     request_log: bool = False
     """Whether every finished request is logged."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from sparewatt.core.errors import ChainRefused, ChainUnavailable
+from sparewatt.core.errors import ChainError, ChainRefused, ChainUnavailable
 from sparewatt.evm.json_rpc import RpcClient
 from sparewatt.evm.model import (
     BlockHeader,
@@ -26,9 +26,12 @@ from sparewatt.evm.model import (
 
 GAS_HEADROOM_NUM, GAS_HEADROOM_DEN = 3, 2
 """Half again: the cost of a call depends on the time of its block, and the estimate is made for the last block."""
+GAS_SPARE = 100_000
+"""A stream that had earned nothing by the last block is settled in the next one: four words are written first then."""
 BASE_FEE_ROOM = 2
 """The base fee may double (six full blocks) before a transaction has to be replaced by one that pays more."""
 TOPICS_MAX = 4
+CLIENT_VERSION_CHARS = 100
 
 Quantity = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{1,64}$")]
 Data = Annotated[str, msgspec.Meta(pattern="^0x([0-9a-fA-F]{2})*$")]
@@ -42,6 +45,7 @@ class _Block(msgspec.Struct, rename="camel"):
     parent_hash: Hash
     timestamp: Quantity
     base_fee_per_gas: Quantity | None = None
+    logs_bloom: Data | None = None
 
     def header(self) -> BlockHeader:
         base_fee = self.base_fee_per_gas
@@ -51,6 +55,7 @@ class _Block(msgspec.Struct, rename="camel"):
             parent_hash=bytes_of(self.parent_hash),
             unix_s=int(self.timestamp, 16),
             base_fee_wei=None if base_fee is None else int(base_fee, 16),
+            has_logs=self.logs_bloom is None or bool(self.logs_bloom.removeprefix("0x").strip("0")),
         )
 
 
@@ -112,6 +117,14 @@ class EvmClient:
             raise ChainUnavailable("The chain's node does not know the chain's first block. It may still be syncing.")
         return ChainIdentity(await self._number("eth_chainId"), genesis.hash)
 
+    async def client_version(self) -> str:
+        """The name and version of the node's program, as far as it tells; for people and dashboards."""
+        try:
+            told: str = await self.rpc.call(str, "web3_clientVersion")
+        except ChainError:
+            return ""
+        return "".join(char for char in told if char.isprintable())[:CLIENT_VERSION_CHARS]
+
     async def head(self) -> BlockHeader:
         block: _Block = await self.rpc.call(_Block, "eth_getBlockByNumber", "latest", False)
         return block.header()
@@ -167,7 +180,10 @@ class EvmClient:
         """The limit to sign: the call's own, else an estimate with headroom. Raises ChainReverted."""
         if call.gas_limit is not None:
             return call.gas_limit
-        return await self._number("eth_estimateGas", _params(call, sender)) * GAS_HEADROOM_NUM // GAS_HEADROOM_DEN
+        return (
+            await self._number("eth_estimateGas", _params(call, sender)) * GAS_HEADROOM_NUM // GAS_HEADROOM_DEN
+            + GAS_SPARE
+        )
 
     async def fees(self) -> GasFees:
         """The fees to offer now. A chain without base fees has only its node's gas price."""

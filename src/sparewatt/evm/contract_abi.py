@@ -6,7 +6,7 @@ The ABIs of this release's contracts are in `abi/`, one file each, written by `m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -103,7 +103,11 @@ class Contract:
 class Contracts:
     """All our contracts on one chain, by name and by address."""
 
-    def __init__(self, artifacts: Mapping[str, Artifact], addresses: Mapping[str, str]) -> None:
+    def __init__(
+        self, artifacts: Mapping[str, Artifact], addresses: Mapping[str, str], *, foreign: Collection[str] = ()
+    ) -> None:
+        """`foreign`: names of contracts that others use as well, of whose logs only some concern us."""
+        self.foreign = frozenset(foreign)
         self._by_name = {
             name: Contract(name, addresses[name].lower(), artifacts[name].abi)
             for name in artifacts
@@ -128,12 +132,14 @@ class Contracts:
 
     def decode_logs(self, logs: Sequence[RawLog]) -> list[ChainEvent]:
         """The events in the logs of whole blocks, in the chain's order. Logs that no ABI describes are left out."""
-        counts: Counter[bytes] = Counter()
+        counts: Counter[tuple[bytes, bool]] = Counter()
         events = []
         for log in sorted(logs, key=lambda log: (log.block_number, log.log_index)):
             contract = self._by_address.get(log.address)
-            event = contract.decode_log(log, ordinal=counts[log.tx_hash]) if contract else None
-            counts[log.tx_hash] += 1
+            # Counted apart: how many logs of a foreign contract were fetched must not change the numbers of ours.
+            counted = (log.tx_hash, contract is not None and contract.name in self.foreign)
+            event = contract.decode_log(log, ordinal=counts[counted]) if contract else None
+            counts[counted] += 1
             if event is not None:
                 events.append(event)
         return events

@@ -63,6 +63,8 @@ class LogReader:
     """The chain that is read. Another one is refused."""
     start_block: int = 0
     """The block of the first contract: there is nothing of ours before it."""
+    trusts_bloom: bool = False
+    """Whether an empty bloom filter means that a block has no logs. Some public chains always give an empty one."""
     reorg_count: int = field(default=0, init=False)
     _blocks: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=BLOCKS_KEPT), init=False)
     """Numbers and hashes of the last blocks that were read, oldest first."""
@@ -78,14 +80,31 @@ class LogReader:
 
         Raises ChainUnavailable, WrongChain, and ChainRefused if the node refuses even a single block.
         """
-        if self._blocks and not await self._has_block(*self._blocks[-1]):
-            return await self._roll_back()
         head = await self.client.head()
+        if self._blocks:
+            number, block_hash = self._blocks[-1]
+            if head.hash == block_hash:
+                return None
+            if (head.number, head.parent_hash) == (number + 1, block_hash):
+                return await self._read_child(head)
+            if not await self._has_block(number, block_hash):
+                return await self._roll_back()
         if head.number <= self.block_number:
             return None
         return await self._read_batch(head)
 
     # forwards
+
+    async def _read_child(self, head: BlockHeader) -> BlockBatch | None:
+        """The one block that is new: what a follower meets nearly always, so it takes few requests."""
+        logs: list[RawLog] = []
+        if head.has_logs or not self.trusts_bloom:
+            found = await self._logs(head.number, head.number)
+            if found is None or not _are_of_blocks(found, [head]) or not await self._has_block(head.number, head.hash):
+                return None
+            logs = await with_block_times(self.client, found, [head])
+        self._blocks.append((head.number, head.hash))
+        return BlockBatch(head, head, tuple(self.contracts.decode_logs(logs)))
 
     async def _read_batch(self, head: BlockHeader) -> BlockBatch | None:
         first, last = self.block_number + 1, min(head.number, self.block_number + self._batch_blocks)

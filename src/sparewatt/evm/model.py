@@ -21,6 +21,8 @@ class BlockHeader:
     unix_s: int
     base_fee_wei: int | None
     """None on a chain without base fees (before EIP-1559)."""
+    has_logs: bool = True
+    """False if the block's bloom filter is empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,17 @@ Safe by default: a gateway that speaks plain HTTP listens on this machine only, 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from urllib.parse import urlsplit
 
+from sparewatt.core.address_rules import names_loopback
 from sparewatt.core.errors import StartupError
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.link.handshake import host_of
 
 PORT_MAX = 65535
+SITES_HOST = re.compile(r"[0-9a-z](?:[0-9a-z.-]{0,200}[0-9a-z])?")
 
 
 def refuse_unsafe(settings: GatewaySettings) -> None:
@@ -21,6 +24,7 @@ def refuse_unsafe(settings: GatewaySettings) -> None:
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise StartupError("TLS needs both --tls-cert and --tls-key.")
     _refuse_plain_public_url(settings.public_url)
+    _refuse_shared_host(settings)
     if is_loopback(settings.host):
         return
     if not settings.has_tls and not settings.behind_proxy:
@@ -62,6 +66,21 @@ def refuse_unlinkable(settings: GatewaySettings) -> None:
         )
 
 
+def _refuse_shared_host(settings: GatewaySettings) -> None:
+    """The pages of tenants must not have the dashboard's host, nor the dashboard one of theirs."""
+    sites = settings.effective_sites_host
+    own = (urlsplit(settings.public_url).hostname or "") if settings.public_url is not None else ""
+    if sites is None or settings.sites_host is None:
+        return
+    if not SITES_HOST.fullmatch(sites):
+        raise StartupError(f"--sites-host {sites[:100]!r} is no host name. It looks like leases.example.")
+    if own == sites or own.endswith(f".{sites}"):
+        raise StartupError(
+            f"--sites-host {sites} would put pages of tenants beside the dashboard at {own}. Choose another name, best "
+            "of another domain."
+        )
+
+
 def _refuse_plain_public_url(url: str | None) -> None:
     if url is None:
         return
@@ -72,7 +91,7 @@ def _refuse_plain_public_url(url: str | None) -> None:
         valid = False
     if not valid or parts.query or parts.fragment or "@" in parts.netloc:
         raise StartupError(f"--public-url {url!r} is no address. It looks like https://gateway.example.")
-    if parts.scheme == "http" and not _names_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and not names_loopback(parts.hostname or ""):
         raise StartupError(
             f"--public-url {url} is plain http://, over which nodes and clients refuse to send keys. Use https://."
         )
@@ -84,13 +103,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         raise StartupError(f"--host takes an IP address, not {host!r}.") from None
-
-
-def _names_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def own_hosts(settings: GatewaySettings, *, port: int, link_port: int | None = None) -> frozenset[str]:
@@ -111,6 +123,17 @@ def own_origins(settings: GatewaySettings, *, port: int) -> frozenset[str]:
     """The origins of this gateway's pages, as a browser sends them."""
     local = {origin_of(f"{_scheme(settings)}://{_bracketed(host)}:{port}") for host in _local_names(settings)}
     return frozenset(local | ({origin_of(settings.public_url)} if settings.public_url is not None else set()))
+
+
+def own_site_url(settings: GatewaySettings, label: str, *, port: int) -> str | None:
+    """The public address of a lease's site; None where there are no names for them."""
+    sites = settings.effective_sites_host
+    if sites is None:
+        return None
+    if settings.public_url is None:
+        return origin_of(f"{_scheme(settings)}://{label}.{sites}:{port}") + "/"
+    parts = urlsplit(settings.public_url)
+    return f"{parts.scheme}://{label}.{sites}{f':{parts.port}' if parts.port else ''}/"
 
 
 def origin_of(url: str) -> str:

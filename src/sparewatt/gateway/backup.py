@@ -48,9 +48,11 @@ BACKUP_FILES_MAX = 10_000
 BACKUP_TRIES_MAX = 100
 """Attempts at a snapshot during which no journal is rewritten; one takes milliseconds."""
 SETTINGS_FILE = "settings.toml"
-_SKIPPED_DIRS = frozenset({"postgres", "logs", JOURNALS, "socket"})
+_SKIPPED_DIRS = frozenset({"postgres", "logs", JOURNALS, "socket", "records"})
+"""`records`: a validator's, of its matches. Thousands of public files; the database has a record of each match."""
 _SKIPPED = frozenset({"lock", "ready", "ready.json", "gateway.port", JOURNAL_FILE})
-_SKIPPED_SUFFIXES = (".log", ".log.1", ".tmp", ".fresh")
+_SKIPPED_SUFFIXES = (".log", ".log.1", ".tmp", ".fresh", ".wal")
+"""`.wal`: what a validator signed. A copy of it is older than the truth, and its key must not sign by it."""
 RETRY_S = 0.02
 
 
@@ -141,7 +143,7 @@ def _copy_files(data: Path, staging: Path, config: Path | None, secret: str | No
 
 
 def _files_to_copy(data: Path) -> Iterator[Path]:
-    """Keys, secret and records: no database, no logs, no runtime files."""
+    """Keys, secret and what was deployed: no database, no logs, no runtime files."""
     for folder, subfolders, names in os.walk(data):
         subfolders[:] = sorted(name for name in subfolders if name not in _SKIPPED_DIRS and not name.startswith("."))
         for name in sorted(names):

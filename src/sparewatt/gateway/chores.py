@@ -22,7 +22,6 @@ from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
 from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
 from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
-from sparewatt.leasing.market_index import FOLLOW_S
 from sparewatt.machine.free_memory import release_free_memory
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.ledger import retention_start
@@ -36,7 +35,11 @@ LEAK_AGE_S = JOB_TIMEOUT_S + 60
 GC_YOUNG, GC_OLDER = 20_000, 10
 """New objects until the young generation is collected, and how many such rounds until an older one is."""
 
+PRICE_NOTICES_S = 20.0
+"""Until an owner is told what has become of a price. Looking at one model of a node takes some microseconds."""
 MEMORY_S = 5.0
+MARKET_RETRY_S = 0.5
+"""Until the market is followed again, after Postgres was away."""
 
 Work = Callable[[], Awaitable[object]]
 
@@ -73,6 +76,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("accounts_sync", 1.0, partial(_sync_accounts, services)),
         Chore("keys_used", 60.0, services.key_service.note_used),
         Chore("aliases", RELOAD_S, services.aliases.reload),
+        Chore("price_notices", PRICE_NOTICES_S, services.links.tell_price_notices),
         Chore("timings", TIMINGS_S, services.timings.exchange),
         Chore("nodes_save", 2.0, partial(save_nodes, services)),
         Chore("health_check", 0.5, partial(_check_health, services)),
@@ -89,7 +93,8 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("memory", MEMORY_S, MemoryRelease(services).run),
     ]
     if services.market.has_chain:
-        chores.append(Chore("market", FOLLOW_S, services.market.follow))
+        chores.append(Chore("market", MARKET_RETRY_S, services.market_relay.run))
+        chores.append(Chore("lease_acts", MARKET_RETRY_S, services.lease_acts.run))
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
     if certificate is not None:
@@ -169,16 +174,20 @@ def tune_garbage_collector() -> None:
 
 
 class MemoryRelease:
-    """After nodes came or left, or somebody knocked: drops what is cached of models that nobody has, frees the heap."""
+    """Drops what is cached for policies that nobody uses; and after nodes came or left, or somebody knocked, what is
+    cached of models that nobody has. Then the heap is given back.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._seen = self._counts()
 
     async def run(self) -> None:
+        self._services.eligibility.forget_idle()
         if self._seen != self._counts():
             self._seen = self._counts()
             self._services.eligibility.forget_absent_models()
+            self._services.price_caps.forget_absent_models()
             await asyncio.to_thread(release_free_memory)
 
     def _counts(self) -> tuple[int, int]:
@@ -220,6 +229,8 @@ async def _tidy(services: Services) -> None:
     await database.node_timings.forget_old()
     await database.delivered_tokens.forget_old()
     await database.accounts.forget_old()
+    await database.lease_matches.forget_old()
+    await database.lease_acts.forget_old()
     if months:
         since = retention_start(services.clock.unix_s(), months)
         for month in await database.ledger.forget_months(before_unix_s=since):

@@ -181,5 +181,7 @@ async def _drain(services: Services) -> None:
     await run_once(services.history.close, name="history")
     if services.accounting is not None:
         await run_once(services.accounting.close, name="books_close")
+    await services.collector.close()
+    await services.validators.close()
     services.links.say_goodbye("the gateway is stopping")
     await services.links.close()

@@ -17,7 +17,15 @@ from sparewatt.api.accounts.sessions import SessionEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.leases.changes import LeaseChangeEndpoints
+from sparewatt.api.leases.lease_logs import LeaseLogEndpoints
+from sparewatt.api.leases.lease_match import LeaseMatchEndpoints
+from sparewatt.api.leases.lease_secrets import LeaseSecretEndpoints
+from sparewatt.api.leases.lease_sites import LeaseSiteEndpoints
+from sparewatt.api.leases.lease_sockets import LeaseSocketEndpoints
+from sparewatt.api.leases.leases import LeaseEndpoints
 from sparewatt.api.leases.providers import ProviderEndpoints
+from sparewatt.api.leases.site_proxy import SiteProxy
 from sparewatt.api.market.market import MarketEndpoints
 from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
@@ -35,6 +43,7 @@ from sparewatt.api.network.network import NetworkEndpoints
 from sparewatt.api.nodes.link import LinkEndpoints
 from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
+from sparewatt.api.nodes.traffic import TrafficEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
 from sparewatt.api.openapi.document import OpenApiEndpoints
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
@@ -49,6 +58,8 @@ from sparewatt.edge.middleware import error_boundary, remember_reply, reply_head
 from sparewatt.edge.proxies import refuse_bypass
 from sparewatt.gateway.services import Services
 from sparewatt.inference.responses.shelf import ShelfFactory
+from sparewatt.leasing.changes.change_service import LeaseChangeService
+from sparewatt.leasing.changes.secret_intake import SecretIntake
 
 
 def endpoint_groups(services: Services) -> list[object]:
@@ -82,14 +93,13 @@ def _inference_groups(services: Services) -> list[object]:
 def _network_groups(services: Services) -> list[object]:
     clock, table, database = services.clock, services.table, services.database
     books = database.ledger if services.accounting is not None else None
-    price_notice = services.price_caps.notice if books is not None else lambda _: None
     return [
         NodeEndpoints(
             table=table,
             states=services.states,
             sensors_of=services.links.power.latest,
             peers=services.peer_client,
-            price_notice=price_notice,
+            price_notice=services.price_notice,
             handle_secret=services.handle_secret,
             clock=clock,
         ),
@@ -101,7 +111,7 @@ def _network_groups(services: Services) -> list[object]:
             peers=services.peer_client,
             process_count=services.slot.count,
             demand=services.demand,
-            price_notice=price_notice,
+            price_notice=services.price_notice,
         ),
         TrackRecordEndpoints(table=table, results=database.node_results, history=database.history, clock=clock),
         FeedEndpoints(live=services.live, drain=services.drain),
@@ -119,7 +129,7 @@ def _network_groups(services: Services) -> list[object]:
         DryRunEndpoints(inference=services.inference, explanations=services.explanations, books=books, clock=clock),
         MatchEndpoints(explanations=services.explanations),
         MarketTableEndpoints(public_limiter=services.public_limits.published),
-        MarketEndpoints(limiter=services.auth, market=services.market),
+        MarketEndpoints(limiter=services.auth, market=services.market, votes=services.recent_votes),
     ]
 
 
@@ -187,10 +197,26 @@ def _money_groups(services: Services) -> list[object]:
 
 
 def _lease_groups(services: Services) -> list[object]:
+    orders, clock, rng = services.make_lease_orders(), services.clock, services.rng
+    secrets = SecretIntake(orders, services.database.lease_acts)
+    access, sites = services.make_lease_access(), services.make_lease_sites()
     return [
         ProviderEndpoints(
             providers=services.providers, accounts=services.people, nodes=services.table, rng=services.rng
-        )
+        ),
+        LeaseEndpoints(orders=orders, secrets=secrets, clock=clock, rng=rng),
+        LeaseChangeEndpoints(changes=LeaseChangeService(orders), clock=clock, rng=rng),
+        LeaseSecretEndpoints(orders=orders, secrets=secrets, chain=services.database.chain),
+        LeaseMatchEndpoints(limiter=services.auth, matches=services.lease_matches),
+        LeaseLogEndpoints(access=access, tickets=services.access_tickets, clock=services.clock),
+        LeaseSiteEndpoints(sites=sites),
+        SiteProxy(sites=sites, access=access, settings=services.settings.edge),
+        LeaseSocketEndpoints(
+            access=access,
+            tickets=services.access_tickets,
+            auth=services.auth,
+            peers=services.peer_client,
+        ),
     ]
 
 
@@ -215,6 +241,7 @@ def _operation_groups(services: Services) -> list[object]:
         HealthEndpoints(rows=services.table, drain=services.drain, health=services.readiness),
         services.downloads,
         LinkEndpoints(links=services.links),
+        TrafficEndpoints(traffic=services.lease_traffic),
         DashboardEndpoints(
             bundle=Bundle(),
             states=services.states,
@@ -230,8 +257,15 @@ def make_app(services: Services, groups: Sequence[object] | None = None) -> web.
     dashboard = next(group for group in groups if isinstance(group, DashboardEndpoints))
     boundary = error_boundary(settings.edge, services.counter, clock=clock, rng=services.rng)
     log = [request_log(services.dispatcher.record, clock=clock)] if settings.request_log else []
+    sites = next(group for group in groups if isinstance(group, SiteProxy))
     app = web.Application(
-        middlewares=[*log, boundary, *refuse_bypass(settings.edge), not_found_page(dashboard.home_page)]
+        middlewares=[
+            sites.middleware(),
+            *log,
+            boundary,
+            *refuse_bypass(settings.edge),
+            not_found_page(dashboard.home_page),
+        ]
     )
     app.on_response_prepare.append(reply_headers(clock))
     if settings.request_log:
@@ -243,11 +277,11 @@ def make_app(services: Services, groups: Sequence[object] | None = None) -> web.
 
 
 def make_link_app(services: Services) -> web.Application:
-    """What the link port of a process serves: node links, and nothing else."""
+    """What the link port of a process serves: node links and their lease traffic, and nothing else."""
     boundary = error_boundary(services.settings.edge, services.counter, clock=services.clock, rng=services.rng)
-    app = web.Application(middlewares=[boundary])
+    app = web.Application(middlewares=[boundary, *refuse_bypass(services.settings.edge)])
     app.on_response_prepare.append(reply_headers(services.clock))
-    routes = routes_of([LinkEndpoints(links=services.links)])
+    routes = routes_of([LinkEndpoints(links=services.links), TrafficEndpoints(traffic=services.lease_traffic)])
     app.add_routes(aiohttp_route(route, services.auth) for route in routes)
     return app
 

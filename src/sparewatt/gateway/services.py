@@ -34,7 +34,7 @@ from sparewatt.core.rng import Rng
 from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.idempotency import Idempotency, IdempotencyCache
 from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting, read_usd
-from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url
+from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, own_site_url
 from sparewatt.gateway.health_probe import HealthProbe, log_health_change
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
@@ -57,16 +57,35 @@ from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
 from sparewatt.inference.service import InferenceService
+from sparewatt.leasing.access.lease_access import LeaseAccess
+from sparewatt.leasing.access.lease_sites import LeaseSites
+from sparewatt.leasing.access.stream_places import StreamPlaces
+from sparewatt.leasing.access.tickets import AccessTickets
+from sparewatt.leasing.access.traffic_hub import TrafficHub
+from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.leasing.node_keys import NodeKeyRequests
+from sparewatt.leasing.orders.order_service import LeaseOrderService
 from sparewatt.leasing.provider_service import ProviderService
+from sparewatt.leasing.relay.collector import MatchCollector
+from sparewatt.leasing.relay.lookup_relay import LookupRelay
+from sparewatt.leasing.relay.lookups import OrderedContent
+from sparewatt.leasing.relay.market_relay import MarketRelay
+from sparewatt.leasing.relay.match_service import MatchService
+from sparewatt.leasing.relay.vote_counts import RecentVoteCounts
+from sparewatt.leasing.running.act_intake import ActIntake
+from sparewatt.leasing.running.lease_excuses import LeaseExcuses
+from sparewatt.leasing.running.task_relay import TaskRelay
+from sparewatt.leasing.running.tasks import act_contracts_of
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.link.gateway_end import NodeLink
+from sparewatt.machine.stranger_http import DialRules, StrangerClient
 from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
 from sparewatt.protocol.link.frames import NodeKeyRequest
-from sparewatt.protocol.link.node_report import NodeSpecs
+from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
 from sparewatt.store.database import Database
 from sparewatt.telemetry.explanations import Explanations
+from sparewatt.telemetry.feed.auctions import AuctionFeed
 from sparewatt.telemetry.feed.live_feed import LiveFeed
 from sparewatt.telemetry.history.writer import HistoryWriter
 from sparewatt.telemetry.job_counter import JobCounter
@@ -75,6 +94,8 @@ from sparewatt.telemetry.metrics.server import MetricsServer
 from sparewatt.telemetry.pulse_counts import PulseCounts
 
 REQUEST_SECRET_BYTES = 32
+DEVELOPMENT_BEAT_MS, PUBLIC_BEAT_MS = 2_000, 15_000
+"""Between two heartbeats of a node to a validator."""
 SHARED_BUDGET_RELOAD_S = 1.0
 """Peers report spending as pending for longer than this, so that it is never left out."""
 
@@ -115,6 +136,7 @@ class Services:
         self.started_unix_s = clock.unix_s()
         self.root_url = own_root_url(settings, port=port)
         self.origins = own_origins(settings, port=port)
+        self.site_url = partial(own_site_url, settings, port=port)
         self.handle_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt names").digest()
         self.device_secret = hashlib.blake2b(secret, digest_size=32, person=b"sparewatt device").digest()
         self.request_secret = bytes.fromhex(self.slot.prompt_secret) or rng.randbytes(REQUEST_SECRET_BYTES)
@@ -126,7 +148,10 @@ class Services:
         self._make_accounts()
         self._make_providers(node_links)
         self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
-        self._make_inference(node_links, own_hosts(settings, port=port, link_port=self.slot.link_port))
+        self._make_market(node_links)
+        hosts = own_hosts(settings, port=port, link_port=self.slot.link_port)
+        self._make_lease_access(node_links, hosts)
+        self._make_inference(node_links, hosts)
         self._make_telemetry(node_links)
         cache = IdempotencyCache()
         self.shared_idempotency = SharedIdempotency(cache=cache, client=self.peer_client, clock=clock, rng=rng)
@@ -198,12 +223,38 @@ class Services:
             has_chain=self.settings.chain_url is not None,
         )
 
+    def make_lease_orders(self) -> LeaseOrderService:
+        def connected_specs(node_id: NodeId) -> NodeSpecs | None:
+            row = self.table.get(node_id)
+            return row.specs if row is not None and row.connected else None
+
+        requests = LeaseRequestService(
+            database=self.database,
+            clock=self.clock,
+            is_test_money=self.settings.development,
+            free_idle_slices=self.accounting.ledger.free_idle_slices if self.accounting is not None else None,
+        )
+        return LeaseOrderService(
+            database=self.database, requests=requests, market=self.market, connected_specs=connected_specs
+        )
+
     def _make_inference(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
         settings, table, clock, rng, slot = self.settings, self.table, self.clock, self.rng, self.slot
         metering = self.accounting.metering if self.accounting is not None else None
         self.counter = JobCounter(table.has_model, clock=clock)
         prefixes = PrefixIndex()
+
+        def on_left(node_id: NodeId) -> None:
+            prefixes.forget(node_id)
+            self.lease_traffic.drop(node_id)
+
         self.catalog, self.demand = ModelCatalog(), UnmetDemand(clock=clock)
+        self.price_caps = PriceCaps(
+            table,
+            metering.delivered.of if metering is not None else lambda _: {},
+            ceiling=read_usd(settings.price_cap_usd_per_mtok, "price_cap_usd_per_mtok"),
+            clock=clock,
+        )
         self.links = LinkRegistry(
             links,
             table=table,
@@ -215,7 +266,7 @@ class Services:
             ports=LinkPorts(slot.link_ports, slot.link_port),
             receipts=metering.receipts if metering is not None else None,
             before_sending=self.accounting.journal.flush if self.accounting is not None else None,
-            on_left=prefixes.forget,
+            on_left=on_left,
             catalog=self.catalog,
             demand=self.demand,
             bounds=FleetBounds(
@@ -225,6 +276,8 @@ class Services:
             ),
             on_forgotten=self._on_node_forgotten,
             on_node_key=self.node_keys.receive,
+            price_notice=self.price_notice,
+            on_lease=self.lease_acts.receive,
         )
         self.timings = TimingExchange(table, self.database.node_timings)
         self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
@@ -240,14 +293,9 @@ class Services:
             clock=clock,
             observer=self.counter,
             prefixes=prefixes,
+            is_leased=self.lease_excuses.covers,
         )
         self.eligibility = Eligibility(table, clock=clock)
-        self.price_caps = PriceCaps(
-            table,
-            metering.delivered.of if metering is not None else lambda _: {},
-            ceiling=read_usd(settings.price_cap_usd_per_mtok, "price_cap_usd_per_mtok"),
-            clock=clock,
-        )
         self.inference = InferenceService(
             table=table,
             admission=self.admission,
@@ -265,6 +313,93 @@ class Services:
         )
         self.responses = ResponseRegistry(share=slot.count)
 
+    def price_notice(self, model: ModelReport) -> str | None:
+        """What the owner of a node with this model is told about its price."""
+        return self.price_caps.notice(model) if self.accounting is not None else None
+
+    def _make_market(self, links: dict[NodeId, NodeLink]) -> None:
+        """What follows the market: lookups to nodes, and matches from validators."""
+
+        def offers_leases(node_id: NodeId) -> bool:
+            row = self.table.get(node_id)
+            return row is not None and row.specs.lease_offer is not None
+
+        async def content_of(spec_hash: str, renter: str) -> OrderedContent | None:
+            found = await self.database.lease_orders.find_spec(spec_hash, renter=renter)
+            return None if found is None else OrderedContent(found.specification, found.content)
+
+        development = self.settings.development
+        lookups = LookupRelay(
+            links=links,
+            links_version=lambda: self.links.version,
+            offers_leases=offers_leases,
+            speaks_for=self.peers.is_first_with_link,
+            content_of=content_of,
+            beat_ms=DEVELOPMENT_BEAT_MS if development else PUBLIC_BEAT_MS,
+            clock=self.clock,
+        )
+        self.lease_tasks = TaskRelay(
+            link_of=lookups.link_of,
+            content_of=content_of,
+            renter_nonce=lookups.renter_nonce,
+            store=self.database.lease_acts,
+            clock=self.clock,
+        )
+        self.lease_acts = ActIntake(
+            store=self.database.lease_acts,
+            state=self.market.latest_state,
+            contracts=lambda: act_contracts_of(self.market_relay.addresses),
+            update_of=self.lease_tasks.proposed_update,
+            on_numbered=self.lease_tasks.note_numbered,
+        )
+        self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
+        self.validators = StrangerClient(DialRules(allows_loopback=development))
+        self.collector = MatchCollector(
+            validators=self.validators,
+            store=self.database.lease_matches,
+            is_collector=self.peers.counts_uptime,
+            asked_count=lambda order_id, attempt: lookups.asked_counts.get((order_id, attempt), 0),
+            clock=self.clock,
+        )
+        self.market_relay = MarketRelay(
+            index=self.market,
+            changes=self.database.market_events,
+            chain=self.database.chain,
+            lookups=lookups,
+            collector=self.collector,
+            tasks=self.lease_tasks,
+        )
+        self.lease_matches = MatchService(
+            index=self.market, matches=self.database.lease_matches, leases=self.make_lease_orders, clock=self.clock
+        )
+        self.recent_votes = RecentVoteCounts(index=self.market, matches=self.database.lease_matches, clock=self.clock)
+
+    def _make_lease_access(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
+        """How renters reach their leases."""
+
+        def ask(node_id: NodeId) -> bool:
+            link = links.get(node_id)
+            if link is not None:
+                link.request_traffic()
+            return link is not None
+
+        self.lease_traffic = TrafficHub(ask=ask, hosts=hosts, clock=self.clock, rng=self.rng)
+        self.access_tickets = AccessTickets(process=self.slot.number, clock=self.clock, rng=self.rng)
+
+    def make_lease_sites(self) -> LeaseSites:
+        return LeaseSites(
+            leases=self.make_lease_orders(), store=self.database.lease_sites, url_of=self.site_url, clock=self.clock
+        )
+
+    def make_lease_access(self) -> LeaseAccess:
+        return LeaseAccess(
+            leases=self.make_lease_orders(),
+            view=self.market.view,
+            streams=self.lease_traffic,
+            places=StreamPlaces(),
+            clock=self.clock,
+        )
+
     def _make_telemetry(self, links: dict[NodeId, NodeLink]) -> None:
         database, table, clock, counter, peers = self.database, self.table, self.clock, self.counter, self.peers
         self.states = NodeStates(table, health=self.health, clock=clock, is_elsewhere=peers.has_link)
@@ -276,6 +411,7 @@ class Services:
             secret=self.handle_secret,
             run=new_id("feed", rng=self.rng, n_bytes=5),
             peers=peers,
+            auctions=AuctionFeed(self.market),
         )
         self.history = HistoryWriter(
             counter,
@@ -327,7 +463,6 @@ class Services:
     async def load_known_nodes(self) -> None:
         """Add nodes that Postgres knows and this process has not seen: offline in the table until they connect."""
         for node in await self.database.list_nodes():
-            self.links.owners.setdefault(node.id, node.account_id)
             if node.specs is not None and self.table.get(node.id) is None:
                 self.links.remember(
                     node.id,

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from sparewatt.accounts.account_service import SignupMode
+from sparewatt.core.address_rules import names_loopback
 from sparewatt.core.limits import DRAIN_S, GATEWAY_PROCESSES_MAX, MODELS_PER_NODE_MAX, NODES_MAX
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.inference.fleet.fleet_limits import MODELS_PER_ACCOUNT, NODES_PER_ACCOUNT
@@ -77,6 +78,8 @@ class GatewaySettings:
     """Whether a reverse proxy ends TLS and adds the client's address to X-Forwarded-For."""
     trusted_proxies: str | None = None
     """Networks of that proxy, separated by commas. Default: this machine and private networks."""
+    sites_host: str | None = None
+    """Names below this one lead to public sites of leases: a wildcard DNS record, and a certificate for it."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     """A certificate chain and its key, in PEM files. Read again when they change."""
@@ -122,8 +125,15 @@ class GatewaySettings:
             has_tls=self.has_tls,
             behind_proxy=self.behind_proxy,
             trusted_proxies=self.trusted_proxies,
+            sites_host=self.effective_sites_host,
             request_log=self.request_log,
         )
+
+    @property
+    def effective_sites_host(self) -> str | None:
+        """On this machine alone browsers know every name below `localhost`."""
+        is_local = self.public_url is None and names_loopback(self.host)
+        return self.sites_host.lower().strip(".") if self.sites_host else ("localhost" if is_local else None)
 
     @property
     def signup_mode(self) -> SignupMode:

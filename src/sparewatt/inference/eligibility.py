@@ -40,8 +40,10 @@ from sparewatt.protocol.link.node_report import ModelReport
 RELAXATIONS_NODES_MAX = 1_000
 """Nodes looked at for what would help a request that found nobody: about 20 ms, which others wait for."""
 
-VERDICTS_KEPT_MAX = 1_000_000
-"""Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory."""
+VERDICTS_KEPT_MAX, VERDICTS_IDLE_MAX = 1_000_000, 20_000
+"""Verdicts of all policies on all nodes (about 200 bytes each): who sends ever new policies fills no memory. Beyond the
+smaller number, policies that nobody used for a while go."""
+IDLE_S = 60.0
 
 USUAL_PRICE = "usual_price"
 """The filter of the default price cap (`price_caps.py`): nodes dearer than what was held for a job that names none."""
@@ -168,7 +170,7 @@ class Eligibility:
         if cached is None:
             cached = self._verdicts[terms] = PolicyVerdicts(terms.checks())
         self._verdicts.move_to_end(terms)
-        now_s = self._clock.now_s()
+        now_s = cached.used_at_s = self._clock.now_s()
         if cached.is_stale(columns, now_s, is_live=terms.is_live):
             before = len(cached.verdicts)
             cached.rebuild(self.facts(terms.model), columns, terms.policy.order or (), now_s=now_s)
@@ -301,6 +303,17 @@ class Eligibility:
         for terms in [terms for terms in self._verdicts if not has_model(terms.model)]:
             self._verdict_count -= len(self._verdicts.pop(terms).verdicts)
 
+    def forget_idle(self) -> None:
+        """Drop lists that nobody used for a while, the longest unused first, while there are many."""
+        before_s = self._clock.now_s() - IDLE_S
+        self._gates = {key: gate for key, gate in self._gates.items() if not gate.is_idle(before_s)}
+        while self._verdict_count > VERDICTS_IDLE_MAX:
+            terms, oldest = next(iter(self._verdicts.items()))
+            if oldest.used_at_s >= before_s:
+                return
+            del self._verdicts[terms]
+            self._verdict_count -= len(oldest.verdicts)
+
     def nodes_of(self, account: AccountId) -> Collection[NodeId]:
         return self._table.nodes_of(account)
 
@@ -350,6 +363,10 @@ class PolicyGate:
         )
         self._is_exact = is_exact and (is_open or (self.checks is None and self.eligibility.is_current(terms)))
         return self._stages
+
+    def is_idle(self, before_s: float) -> bool:
+        """Whether its list was not looked at since. Who holds it may go on using it."""
+        return self._stages_until_s < before_s
 
     def _reset(self) -> None:
         self._stages_until_s, self._stages_version, self._is_exact = 0.0, _NO_VERSION, False

@@ -72,6 +72,10 @@ class PriceCaps:
         fresh_s = PRICE_FRESH_S * max(1.0, sum(map(len, prompts.values())) / NODES_PER_FRESH_S)
         return UsualPrices(prompt, completion, cap, now_s + fresh_s)
 
+    def forget_absent_models(self) -> None:
+        """Drop what is cached of models that no node has any more."""
+        self._cached = {model: found for model, found in self._cached.items() if self._table.has_model(model)}
+
     def _asks(self, model: ModelId) -> tuple[Asks, Asks]:
         prompts: dict[AccountId, list[int]] = {}
         completions: dict[AccountId, list[int]] = {}
@@ -86,7 +90,10 @@ class PriceCaps:
 
     def notice(self, report: ModelReport) -> str | None:
         """For the owner of a node that asks more than requests without a `max_price` pay; None for all others."""
-        if report.measured is None:
+        is_never_dear = report.prompt_price_nano <= self._prompt.least and (
+            report.completion_price_nano <= self._completion.least
+        )
+        if report.measured is None or is_never_dear:
             return None
         found = self.usual(ModelId(report.id))
         directions = (

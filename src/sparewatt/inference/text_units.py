@@ -181,7 +181,8 @@ def _table() -> npt.NDArray[np.uint8]:
 
 _KINDS = _table()
 _ASCII_KINDS = _KINDS[:256].tobytes()
-_IS_LETTER = np.array([chr(byte) in "aAl" for byte in range(256)])
+_LETTER_KINDS = bytes(ord("a") if chr(byte) in "aAl" else ord(" ") for byte in range(256))
+_NOT_LETTERS = bytes(byte for byte in range(256) if chr(byte) not in "aAl")
 _JOINED = re.compile(rb"(?<=[smth])v|(?<=0)v(?=m)")
 _MARKS = re.compile(rb"(?<=[aAlthc])m+")
 _SPACE_KINDS = bytes(byte if chr(byte) in " n" else ord("x") for byte in range(256))
@@ -241,22 +242,13 @@ _CONTROLS = bytes(byte for byte in range(128) if _ASCII_KINDS[byte] == ord("x"))
 
 def _of_words(raw: bytes, kinds: bytes, punctuation: int) -> tuple[int, int, int, int, int, int]:
     """Words and their letters, by the kind of text. Each part of a name like `camelCase` is a word."""
-    codes = np.frombuffer(b" " + kinds, dtype=np.uint8)
-    is_letter = _IS_LETTER[codes]
-    words = int(np.count_nonzero(is_letter[1:] > is_letter[:-1])) + _parts_of_names(kinds, codes)
-    letters = int(np.count_nonzero(is_letter))
+    words = (b" " + kinds.translate(_LETTER_KINDS)).count(b" a") + kinds.count(b"aA")
+    letters = len(kinds.translate(None, _NOT_LETTERS))
     if punctuation >= max(CODE_SIGNS_MIN, CODE_PUNCTUATION * words):
         return 0, 0, words, letters, 0, 0
     if words < TELLING_WORDS_MIN or _is_english(raw, words):
         return words, letters, 0, 0, 0, 0
     return 0, 0, 0, 0, words, letters
-
-
-def _parts_of_names(kinds: bytes, codes: npt.NDArray[np.uint8]) -> int:
-    """Capital letters after small ones."""
-    if b"aA" not in kinds:
-        return 0
-    return int(np.count_nonzero((codes[:-1] == ord("a")) & (codes[1:] == ord("A"))))
 
 
 def _is_english(raw: bytes, words: int) -> bool:

@@ -109,6 +109,7 @@ class PolicyVerdicts:
     specs_version: int = 0
     built_at_s: float | None = None
     """None: to be built before use."""
+    used_at_s: float = 0.0
     verdicts: dict[NodeId, Verdict] = field(default_factory=dict)
     stages: Sequence[AllowedNodes | None] = ()
     hints: Sequence[str] | None = None

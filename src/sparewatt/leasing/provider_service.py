@@ -262,8 +262,7 @@ class ProviderService:
         try:
             is_new, stored = await self.requests.submit(new)
         except (RateLimited, ContractsOutdated):
-            if await self.database.chain_requests.find(new.id) is None:
-                await self.database.credit_holds.release(new.id)
+            await self.database.credit_holds.release_unasked(new.id, new.account_id)
             raise
         is_same = new.kind is ChainRequestKind.REGISTER or (stored.micro, stored.params) == (new.micro, new.params)
         if not is_same:

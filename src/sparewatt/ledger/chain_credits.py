@@ -42,6 +42,8 @@ class ChainHoldings:
     owed: int
     held_for_requests: Nano
     held_for_exits: Nano
+    exit_ready_at: int | None
+    """When the exit is paid, in chain time; None if there is none, or the contract does not have it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class ChainCreditService:
             owed=micro.get(Pocket.OWED, 0),
             held_for_requests=held.get(REQUEST, Nano(0)),
             held_for_exits=held.get(EXIT, Nano(0)),
+            exit_ready_at=await self.database.exits.ready_at_of(account_id) if EXIT in held else None,
         )
 
     async def audit(self) -> ChainAudit | None:
@@ -92,9 +95,10 @@ class ChainCreditService:
     ) -> ChainRequestRow:
         """Ask for an exit of paid credits that were deposited on the chain, by a key that the network holds.
 
-        Returns once the contract has it; its payment takes the contract's time. Raises InsufficientCredits, or
-        InvalidField for a receiver who could never use the tokens.
+        Returns once the contract has it; its payment takes the contract's time. Raises InsufficientCredits,
+        ContractsOutdated, or InvalidField for a receiver who could never use the tokens.
         """
+        await self._requests.require_working_chain()  # before anything is held, which nobody would give back
         await self._check_receiver(receiver)
         account = await self._account(account_id)
         address = await self._held_address(account)

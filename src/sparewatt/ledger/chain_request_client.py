@@ -31,7 +31,7 @@ class ChainRequestClient:
 
     async def submit(self, new: NewChainRequest, *, limit: InsertLimit | None = None) -> tuple[bool, ChainRequestRow]:
         """Whether it is new, and the stored request of its id. Raises RateLimited or ContractsOutdated."""
-        await self._require_working_chain()
+        await self.require_working_chain()
         is_new = await self.store.insert(new, limit=limit)
         row = await self.store.find(new.id)
         if row is None:
@@ -48,10 +48,10 @@ class ChainRequestClient:
             if row is not None and until(row):
                 return row
             await sleep_until(self.clock, self.clock.now_s() + POLL_S)
-        await self._require_working_chain()
+        await self.require_working_chain()
         raise ChainUnavailable(f"The chain is slow. {hint}", retry_after_s=POLL_S)
 
-    async def _require_working_chain(self) -> None:
+    async def require_working_chain(self) -> None:
         """Raises ContractsOutdated: a request would wait for ever."""
         problem = await self.store.problem()
         if problem is not None:

@@ -61,11 +61,12 @@ class Balance:
 
     @property
     def received(self) -> Nano:
-        return Nano(self.granted + self.deposited - self.expired)
+        """To spend here. A lease's deposit that came back is not counted twice, though it was a deposit again."""
+        return Nano(self.granted + self.deposited - self.expired - self.moved)
 
     @property
     def spent(self) -> Nano:
-        return Nano(self.received - self.total - self.moved)
+        return Nano(self.received - self.total)
 
 
 @dataclass(frozen=True, slots=True)

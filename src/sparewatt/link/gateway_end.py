@@ -39,6 +39,8 @@ from sparewatt.protocol.link.frames import (
     split_frames,
     unpack_header,
 )
+from sparewatt.protocol.link.lease_frames import LeaseLookup, LeaseOutcome, MarketFacts
+from sparewatt.protocol.link.lease_tasks import LeaseAct, LeaseReport, LeaseTask
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipt, SignedReceipts, SignedSheet
 
@@ -49,7 +51,14 @@ _RTT_S_MAX = 600.0
 _STAMP = struct.Struct(">d")
 _DATA, _HEAD, _END, _FAIL = int(Opcode.DATA), int(Opcode.HEAD), int(Opcode.END), int(Opcode.FAIL)
 _LOAD, _PONG = int(Opcode.LOAD), int(Opcode.PONG)
-_REPORT_WEIGHTS = {_LOAD: 1, _PONG: 1, int(Opcode.SPECS): SPECS_WEIGHT, int(Opcode.NODE_KEY): 1}
+_REPORT_WEIGHTS = {
+    _LOAD: 1,
+    _PONG: 1,
+    int(Opcode.SPECS): SPECS_WEIGHT,
+    int(Opcode.NODE_KEY): 1,
+    int(Opcode.LEASE_ACT): 1,
+    int(Opcode.LEASE_REPORT): 1,
+}
 
 
 class StreamListener(Protocol):
@@ -76,6 +85,8 @@ class LinkObserver(Protocol):
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
 
     def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None: ...
+
+    def on_lease(self, node_id: NodeId, said: LeaseAct | LeaseReport) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -166,6 +177,23 @@ class NodeLink:
         """Only from a node that offers leases: another may not know the frame, and end the link."""
         self.send(encode_message(Opcode.PROVIDER, request))
 
+    def send_market(self, facts: MarketFacts) -> None:
+        """This and the next three only to a node whose specs carry a `LeaseOffer`, or that has a lease."""
+        self.send(encode_message(Opcode.MARKET, facts))
+
+    def send_lookup(self, lookup: LeaseLookup) -> None:
+        self.send(encode_message(Opcode.LOOKUP, lookup))
+
+    def send_outcome(self, outcome: LeaseOutcome) -> None:
+        self.send(encode_message(Opcode.OUTCOME, outcome))
+
+    def send_task(self, task: LeaseTask) -> None:
+        self.send(encode_message(Opcode.LEASE_TASK, task))
+
+    def request_traffic(self) -> None:
+        """Only from a node that has a lease: another may not know the frame, and end the link."""
+        self.send(encode_frame(Opcode.LEASE_TRAFFIC))
+
     def say_goodbye(self, reason: str) -> None:
         self.send(encode_message(Opcode.GOODBYE, Goodbye(reason=reason)))
 
@@ -233,6 +261,10 @@ class NodeLink:
                 self._observer.on_receipt(self.node_id, decode_message(payload, SignedSheet))
             case Opcode.NODE_KEY:
                 self._observer.on_node_key(self.node_id, decode_message(payload, SignedNodeKey))
+            case Opcode.LEASE_ACT:
+                self._observer.on_lease(self.node_id, decode_message(payload, LeaseAct))
+            case Opcode.LEASE_REPORT:
+                self._observer.on_lease(self.node_id, decode_message(payload, LeaseReport))
             case Opcode.GOODBYE:
                 decode_message(payload, Goodbye)  # nothing to do: the socket closes next
             case _:

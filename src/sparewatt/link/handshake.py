@@ -94,9 +94,19 @@ async def authenticate_node(
 
 
 async def authenticate_to_gateway(
-    socket: Socket, *, key: SigningKey, host: str, token: str | None, specs: NodeSpecs, agent_version: str, rng: Rng
+    socket: Socket,
+    *,
+    key: SigningKey,
+    host: str,
+    token: str | None,
+    specs: NodeSpecs | None,
+    agent_version: str,
+    rng: Rng,
 ) -> Welcome:
-    """The node's half. Raises JoinRefused with the gateway's reason, ProtocolViolation or LinkLost."""
+    """The node's half. Raises JoinRefused with the gateway's reason, ProtocolViolation or LinkLost.
+
+    `specs`: None for a socket that carries no jobs, of a node that has joined already.
+    """
     nonce = rng.randbytes(32).hex()
     hello = Hello(
         node_id=key.address, nonce=nonce, host=host, token=token, agent_version=agent_version, takes_names=True
@@ -106,7 +116,9 @@ async def authenticate_to_gateway(
         challenge = decode_message(await _receive(socket, Opcode.CHALLENGE, or_reject=True), Challenge)
         _check_versions(agent=agent_version, gateway=challenge.gateway_version)
         digest = challenge_digest(host=host, node_id=key.address, gateway_nonce=challenge.nonce, node_nonce=nonce)
-        socket.send(encode_message(Opcode.PROOF, LinkProof(signature=key.sign(digest).hex(), specs=specs)))
+        signature = key.sign(digest).hex()
+        proof = ProofSignature(signature) if specs is None else LinkProof(signature=signature, specs=specs)
+        socket.send(encode_message(Opcode.PROOF, proof))
         return decode_message(await _receive(socket, Opcode.WELCOME, or_reject=True), Welcome)
 
 

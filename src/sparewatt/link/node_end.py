@@ -32,12 +32,33 @@ from sparewatt.protocol.link.frames import (
     parse_opcode,
     split_frames,
 )
+from sparewatt.protocol.link.lease_frames import LeaseLookup, LeaseOutcome, MarketFacts
+from sparewatt.protocol.link.lease_tasks import LeaseAct, LeaseReport, LeaseTask
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts, SignedSheet
+
+_MARKET_MESSAGES: dict[Opcode, type[MarketFacts | LeaseLookup | LeaseOutcome | LeaseTask]] = {
+    Opcode.MARKET: MarketFacts,
+    Opcode.LOOKUP: LeaseLookup,
+    Opcode.OUTCOME: LeaseOutcome,
+    Opcode.LEASE_TASK: LeaseTask,
+}
 
 
 def refuse_node_key(request: NodeKeyRequest) -> SignedNodeKey:
     return SignedNodeKey(request, refusal="this node offers no leases")
+
+
+class MarketListener(Protocol):
+    """Receives what a gateway says about the market of leases. Must not block."""
+
+    def on_market(self, facts: MarketFacts) -> None: ...
+
+    def on_lookup(self, lookup: LeaseLookup) -> None: ...
+
+    def on_outcome(self, outcome: LeaseOutcome) -> None: ...
+
+    def on_task(self, task: LeaseTask) -> None: ...
 
 
 class JobRunner(Protocol):
@@ -105,6 +126,10 @@ class GatewayLink:
     on_countersigned: Callable[[Countersignature], None] = lambda _: None
     on_names: Callable[[ModelNames], None] = lambda _: None
     sign_node_key: Callable[[NodeKeyRequest], SignedNodeKey] = refuse_node_key
+    market: MarketListener | None = None
+    """None: what comes is checked and dropped."""
+    on_traffic: Callable[[], None] = lambda: None
+    """The gateway wants a traffic socket for streams of leases."""
     on_ping: Callable[[], None] = lambda: None
     """Called after the PONG is queued: frames sent by it leave in the same message."""
     name: str = ""
@@ -126,6 +151,10 @@ class GatewayLink:
 
     def send_receipt(self, signed: SignedReceipts) -> None:
         self.send(encode_message(Opcode.SHEET if isinstance(signed, SignedSheet) else Opcode.RECEIPT, signed))
+
+    def send_lease(self, said: LeaseAct | LeaseReport) -> None:
+        op = Opcode.LEASE_ACT if isinstance(said, LeaseAct) else Opcode.LEASE_REPORT
+        self.send(encode_message(op, said))
 
     def say_goodbye(self, reason: str, *, on_sent: Callable[[], None] = lambda: None) -> None:
         """Send no more frames after this one. `on_sent` is called when the queue is empty."""
@@ -166,8 +195,26 @@ class GatewayLink:
             case Opcode.PROVIDER:
                 signed = self.sign_node_key(decode_message(payload, NodeKeyRequest))
                 self.send(encode_message(Opcode.NODE_KEY, signed))
+            case Opcode.MARKET | Opcode.LOOKUP | Opcode.OUTCOME | Opcode.LEASE_TASK:
+                self._receive_market_frame(op, payload)
+            case Opcode.LEASE_TRAFFIC:
+                self.on_traffic()
             case _:
                 raise ProtocolViolation(f"a gateway does not send {op.name}")
+
+    def _receive_market_frame(self, op: Opcode, payload: bytes) -> None:
+        message = decode_message(payload, _MARKET_MESSAGES[op])
+        match message:
+            case _ if self.market is None:
+                pass
+            case MarketFacts():
+                self.market.on_market(message)
+            case LeaseLookup():
+                self.market.on_lookup(message)
+            case LeaseOutcome():
+                self.market.on_outcome(message)
+            case LeaseTask():
+                self.market.on_task(message)
 
     def _open(self, number: int, payload: bytes) -> None:
         if number == 0 or number in self._jobs or len(self._jobs) >= LINK_JOBS_MAX:

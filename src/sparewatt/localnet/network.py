@@ -14,7 +14,7 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,8 +32,10 @@ from sparewatt.localnet.bootstrap import OWNER_KEY_FILE, bootstrap_database, nod
 from sparewatt.localnet.chain import DeployedChain, LocalChain, plan_chain
 from sparewatt.localnet.health_watch import watch_health
 from sparewatt.localnet.nodes import LocalNode, engine_argv, local_nodes, node_argv
+from sparewatt.localnet.podman import PODMAN, SOCKET_NAME, podman_spec
 from sparewatt.localnet.providers import LocalProviders, OwnerApi
 from sparewatt.localnet.setup_commands import SetupRunner, build_dashboard
+from sparewatt.localnet.validators import local_validators, start_validators, validator_spec
 from sparewatt.machine.backoff import Notify, in_background
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
@@ -63,10 +65,14 @@ class UpSettings:
     processes: Annotated[int, Meta(ge=1, le=GATEWAY_PROCESSES_MAX)] = 1
     """Of the gateway."""
     nodes: Annotated[int, Meta(ge=0, le=32)] = 3
+    validators: Annotated[int, Meta(ge=0, le=32)] = 4
+    """Of the lease market, on a chain of our own."""
     engine: Literal["llama", "deterministic"] = "llama"
     database_url: str | None = None
     chain_url: str | None = None
     no_chain: bool = False
+    containers: bool = True
+    """Start a podman service for leases, if podman is installed and no engine listens."""
     chain_setup: str | None = None
     """A command that installs the chain's packages in the background; it must be idempotent."""
     web_setup: str | None = None
@@ -126,7 +132,7 @@ async def run_network(
                 on_ready(info, ready_file)
                 async with (
                     in_background(watch_health(partial(_readiness, info), notify)),
-                    in_background(_offer_leases(info, data.path, settings, chain, notify=notify)),
+                    in_background(_open_market(network, info, chain)),
                 ):
                     await _add_chain(info, ready_file, chain, stop)
                     await stop.wait()
@@ -162,20 +168,23 @@ async def _add_chain(
         _write_info(replace(info, chain_url=chain.chain_url, contracts=chain.contracts), ready_file)
 
 
-async def _offer_leases(
-    info: LocalnetInfo,
-    data: Path,
-    settings: UpSettings,
-    starting: asyncio.Task[DeployedChain | None],
-    *,
-    notify: Notify,
-) -> None:
-    """Register the local nodes as providers, once there is a chain of our own, whose money is test money."""
-    if settings.chain_url is None and await asyncio.shield(starting) is not None:
-        owner_key = (data / OWNER_KEY_FILE).read_text().strip()
-        nodes = [node_id_of(node) for node in local_nodes(data, settings.nodes)]
-        providers = LocalProviders(OwnerApi(info.base_url, owner_key).send, notify)
-        await providers.register_all([node_id for node_id in nodes if node_id is not None])
+async def _open_market(network: _Network, info: LocalnetInfo, starting: asyncio.Task[DeployedChain | None]) -> None:
+    """Register the local nodes as providers, then start validators, once there is a chain of our own: its money is test
+    money."""
+    data, settings, notify = network.data, network.settings, network.notify
+    chain = None if settings.chain_url is not None else await asyncio.shield(starting)
+    if chain is None:
+        return
+    owner_key = (data / OWNER_KEY_FILE).read_text().strip()
+    nodes = [node_id_of(node) for node in local_nodes(data, settings.nodes)]
+    providers = LocalProviders(OwnerApi(info.base_url, owner_key).send, notify)
+    await providers.register_all([node_id for node_id in nodes if node_id is not None])
+    folders = {"chain_folder": data / "chain", "logs": data / "logs"}
+    specs = [
+        validator_spec(validator, chain_url=chain.chain_url, **folders)
+        for validator in local_validators(data, settings.validators)
+    ]
+    await start_validators(specs, network.children, podman_socket=data / SOCKET_NAME, notify=notify)
 
 
 @asynccontextmanager
@@ -236,10 +245,12 @@ class _Network:
         nodes = local_nodes(self.data, self.settings.nodes)
         bootstrap = await bootstrap_database(self.dsn, self.data, nodes, clock=self.clock, rng=self.rng)
         self.notify("Starting the gateway …")
-        await asyncio.gather(self.children.start(self._gateway()), self._start_engines(nodes))
+        _, _, engine = await asyncio.gather(
+            self.children.start(self._gateway()), self._start_engines(nodes), self._start_podman()
+        )
         self.notify(f"Starting {len(nodes)} nodes …")
         for node in nodes:
-            await self.children.start(self._node(node, token=bootstrap.node_tokens.get(node.name)))
+            await self.children.start(self._node(node, token=bootstrap.node_tokens.get(node.name), engine=engine))
         await self._wait_for_nodes(len(nodes))
         return LocalnetInfo(
             base_url=f"{self.url}/v1",
@@ -278,6 +289,19 @@ class _Network:
             drain_s=GATEWAY_STOP_S,
         )
 
+    async def _start_podman(self) -> dict[str, str]:
+        """The variable by which nodes find it; empty if they look for an engine themselves. Answers need none."""
+        wanted = self.settings.containers and self.chain_url is not None
+        spec = await asyncio.to_thread(podman_spec, self.data) if wanted else None
+        if spec is None:
+            return {}
+        try:
+            await self.children.start(spec)
+        except StartupError as error:
+            self.notify(f"Leases do not start here: {error.message}")
+            return {}
+        return {"DOCKER_HOST": f"unix://{self.data.absolute() / SOCKET_NAME}"}
+
     async def _start_engines(self, nodes: list[LocalNode]) -> None:
         """They depend on no other process, so they start with the gateway. A real model is served by its node."""
         if self.settings.engine != "deterministic":
@@ -293,7 +317,7 @@ class _Network:
                 )
             )
 
-    def _node(self, node: LocalNode, *, token: str | None) -> ChildSpec:
+    def _node(self, node: LocalNode, *, token: str | None, engine: Mapping[str, str]) -> ChildSpec:
         """A node needs its engine and the gateway, and no other node: all nodes stop at the same time."""
         weights = None if self.settings.engine == "deterministic" else find_weights()
         return ChildSpec(
@@ -306,10 +330,10 @@ class _Network:
                 drain_s=self.settings.stop_s,
                 leases=self.chain_url is not None,
             ),
-            env={"SPAREWATT_NODE_TOKEN": token} if token else {},
+            env={**({"SPAREWATT_NODE_TOKEN": token} if token else {}), **engine},
             log_path=self.data / "logs" / f"{node.name}.log",
             drain_s=self.settings.stop_s + 1,
-            needs=frozenset({GATEWAY, _engine_name(node)}),
+            needs=frozenset({GATEWAY, _engine_name(node), PODMAN}),
         )
 
     async def _is_gateway_ready(self, port_file: Path) -> bool:

@@ -62,6 +62,7 @@ def node_argv(
         f"--region={node.profile.region}",
         f"--hourly-usd={node.profile.hourly_usd}",
         f"--drain-s={drain_s}",
+        f"--machine-dir={node.data_dir.parents[1] / 'machine'}",
         "--leases" if leases else "--no-leases",
     )
 

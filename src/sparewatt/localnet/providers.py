@@ -50,7 +50,7 @@ class LocalProviders:
         elif node_ids:
             self.notify(
                 f"{len(node_ids)} nodes are registered as providers of leases, each with its own bond: "
-                f"sparewatt providers --account {LOCAL_NODES_ACCOUNT}"
+                f".venv/bin/sparewatt providers --account {LOCAL_NODES_ACCOUNT}"
             )
 
     async def _register(self, node_id: NodeId) -> str | None:

@@ -52,6 +52,7 @@ class ChildSpec:
     drain_s: float = DRAIN_S
     needs: frozenset[str] | None = None
     """Names of earlier children that must be stopped after it; None: all of them."""
+    cwd: Path | None = None
     stdin_data: bytes = b""
     """What it reads from its standard input at every start."""
 
@@ -172,7 +173,14 @@ class _SupervisedChild:
     async def _spawn(self) -> Process:
         spec = self.spec
         env = {**os.environ, **spec.env, PARENT_PID_ENV: str(os.getpid())}
-        return await spawn(spec.argv, env=env, log_path=spec.log_path, death_signal=KILL, stdin_data=spec.stdin_data)
+        return await spawn(
+            spec.argv,
+            env=env,
+            log_path=spec.log_path,
+            death_signal=KILL,
+            stdin_data=spec.stdin_data,
+            cwd=spec.cwd,
+        )
 
     async def _run_to_exit(self, process: Process) -> None:
         self.pid = process.pid

@@ -21,6 +21,16 @@ class PaymentStream:
     since: int = 0
     end_at: int = 0
     paid_uusd: int = 0
+    charged_uusd: int = 0
+    """All that was ever paid from it, over its providers and pauses, fee included."""
+    refunded_uusd: int | None = None
+    """What went back to the payer when it ended."""
+    deposited_uusd: int = 0
+    """All that the payer ever put in."""
+    compensated_uusd: int = 0
+    """What providers' bonds added to it."""
+    filled_uusd: int = 0
+    """The deposit as it was after something was last added to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +61,19 @@ def runway_s(stream: PaymentStream, *, at: int) -> int:
         return 0
     left = stream.deposit_uusd - due_uusd(stream, at=at)
     return left * HOUR_S // stream.rate_uusd
+
+
+def empty_at_of(stream: PaymentStream) -> int:
+    """The first second at which a settlement takes all that is left, of a stream that pays."""
+    return stream.since - (-(stream.deposit_uusd + stream.paid_uusd) * HOUR_S // stream.rate_uusd)
+
+
+def left_at(stream: PaymentStream, *, left_percent: int) -> int | None:
+    """The first second at which no more than so much of the deposit, as it was last filled, is left.
+
+    None if nothing is being paid.
+    """
+    if stream.rate_uusd == 0:
+        return None
+    missing = max(0, stream.deposit_uusd - stream.filled_uusd * left_percent // 100)
+    return max(stream.since, stream.since - (-(missing + stream.paid_uusd) * HOUR_S // stream.rate_uusd))

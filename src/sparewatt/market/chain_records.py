@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparewatt.market.accrual import PaymentStream
-from sparewatt.protocol.contracts.match import CertificateRecord, OrderTerms
+from sparewatt.protocol.contracts.match import NO_PROVIDER, CertificateRecord, OrderTerms
+from sparewatt.protocol.contracts.reasons import OrderOutcome
+from sparewatt.trust.lease_record import EndedTerm
 
 
 class OrderState(Enum):
@@ -47,12 +49,17 @@ ENDED_ORDER_STATES = frozenset({OrderState.CLOSED, OrderState.EXPIRED})
 
 @dataclass(frozen=True, slots=True)
 class AcceptedCertificate:
-    """An accepted match: what later calls have to present again, and who signed it."""
+    """What later calls have to present again, and who signed it. If nobody was eligible, it names no provider."""
 
     attempt: int
     record: CertificateRecord
     bid_count: int
     signers: tuple[str, ...]
+    accepted_at: int
+
+    @property
+    def has_winner(self) -> bool:
+        return self.record.chosen[0].provider != NO_PROVIDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +70,7 @@ class OrderRecord:
     attempt: int
     terms: OrderTerms
     spec_hash: str
+    """What is to run; an accepted update changes it."""
     stake_version: int
     snapshot_epoch: int
     expires_at: int
@@ -70,11 +78,30 @@ class OrderRecord:
     created_at: int
     opened_at: Mapping[int, int]
     """By attempt; only of the newest attempts."""
+    ordered_spec_hash: str = ""
+    """As it was ordered: the order's id covers it."""
     reason: int | None = None
-    """Why it is unmatched: a reason code of the protocol."""
+    """Why it is unmatched, as the contract says: `outcome` has the protocol's code."""
     certificate: AcceptedCertificate | None = None
     failed: frozenset[str] = frozenset()
     """Providers that paid compensation in this order or were skipped for want of a bond: they may not bid again."""
+
+    @property
+    def outcome(self) -> int | None:
+        """Why it is unmatched. The contract does not tell no bids from none that is eligible; its certificate does."""
+        nobody_bid = self.certificate is not None and self.certificate.bid_count == 0
+        is_no_match = self.reason == OrderOutcome.NONE_ELIGIBLE
+        return OrderOutcome.NO_BIDS if is_no_match and nobody_bid else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTerms:
+    """Of a lease that runs. Both sides have to sign them."""
+
+    spec_hash: str
+    rate_uusd: int
+    duration_s: int
+    seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +129,14 @@ class LeaseRecord:
     """Of the last hand-over."""
     details_hash: str | None = None
     update_seq: int = 0
+    proposed: UpdateTerms | None = None
+    """What the renter wants to change, until the provider accepts it or another one replaces it."""
+    ran_s: int = 0
+    """In this term, up to the last time that it stood still."""
+    earned_uusd: int = 0
+    """By the rate, for these seconds."""
+    paused_s: int = 0
+    """Of all pauses that have ended, over all its providers."""
     closed_at: int | None = None
     close_reason: int | None = None
 
@@ -212,6 +247,17 @@ class VoteWeight:
 
 
 @dataclass(frozen=True, slots=True)
+class VotingRecord:
+    """What the accepted certificates say of one validator."""
+
+    certificates: int = 0
+    """Of attempts in which it had weight."""
+    votes: int = 0
+    """Those of them that carry its vote."""
+    last_vote_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotRecord:
     epoch: int
     root: str
@@ -233,6 +279,8 @@ class MarketState:
     """In the order in which they ended."""
     providers: dict[str, ProviderRecord] = field(default_factory=dict)
     bonds: dict[str, BondRecord] = field(default_factory=dict)
+    ended_terms: dict[str, tuple[EndedTerm, ...]] = field(default_factory=dict)
+    """By provider: its terms of leases that are over, oldest first; only the newest."""
     validators: dict[str, ValidatorRecord] = field(default_factory=dict)
     """By operator, also those without weight."""
     histories: dict[str, WeightHistory] = field(default_factory=dict)
@@ -240,6 +288,8 @@ class MarketState:
     totals: dict[int, int] = field(default_factory=dict)
     """All weight at a stake version; only of the newest versions."""
     stake_version: int = 0
+    voting: dict[str, VotingRecord] = field(default_factory=dict)
+    """By operator."""
     snapshots: dict[int, SnapshotRecord] = field(default_factory=dict)
     """By epoch; only the newest."""
 
@@ -251,10 +301,12 @@ class MarketState:
             ended_orders=dict(self.ended_orders),
             providers=dict(self.providers),
             bonds=dict(self.bonds),
+            ended_terms=dict(self.ended_terms),
             validators=dict(self.validators),
             histories=dict(self.histories),
             totals=dict(self.totals),
             stake_version=self.stake_version,
+            voting=dict(self.voting),
             snapshots=dict(self.snapshots),
         )
 

@@ -29,6 +29,8 @@ class ChainView:
         self.final = MarketState()
         self.latest_block = start_block - 1
         self.final_block = start_block - 1
+        self.latest_unix_s = 0
+        """The time of the newest event: the chain is at least so far."""
         self._position = (start_block - 1, -1)
         self._not_final: deque[ChainEvent] = deque()
 
@@ -42,6 +44,7 @@ class ChainView:
                 raise ValueError(f"the event at {position} does not follow {self._position}")
             self._position = position
             apply_event(self.latest, event)
+            self.latest_unix_s = max(self.latest_unix_s, event.unix_s)
             self._not_final.append(event)
         self.latest_block = to_block
         self._finalize()

@@ -26,13 +26,17 @@ from sparewatt.market.chain_records import (
     RegisteredClaims,
     RegistryStatus,
     SnapshotRecord,
+    UpdateTerms,
     ValidatorRecord,
     WeightChange,
     WeightHistory,
 )
+from sparewatt.market.voting_record import CertificateVotes, count_votes
 from sparewatt.protocol.contracts.chain_events import ChainEvent
-from sparewatt.protocol.contracts.match import Award, CertificateRecord, OrderTerms, Task
+from sparewatt.protocol.contracts.match import NO_PROVIDER, Award, CertificateRecord, OrderTerms, Task
+from sparewatt.protocol.contracts.reasons import CloseReason, HandOverReason, OrderOutcome
 from sparewatt.protocol.typed_message import struct_hash
+from sparewatt.trust.lease_record import EARLY_S, EndedTerm, TermResult, keep_term
 
 ENDED_ORDERS_KEPT = 100_000
 """Orders and leases that ended, for statements and evidence; about 200 MB."""
@@ -84,6 +88,7 @@ def _provider_lookup(state: MarketState, event: ChainEvent) -> None:
         max_attempts=args["max_attempts"],
         created_at=old.created_at if old else event.unix_s,
         opened_at=dict(list(opened_at.items())[-ATTEMPTS_KEPT:]),
+        ordered_spec_hash=old.ordered_spec_hash if old else args["spec_hash"],
         certificate=None,
         failed=old.failed if old else frozenset(),
     )
@@ -101,20 +106,42 @@ def _field(value: Any) -> Any:
 
 
 def _match_accepted(state: MarketState, event: ChainEvent) -> None:
-    args = event.args
+    first, second, third = (Award(provider, price) for provider, price in event.args["chosen"])
+    _certified(state, event, (first, second, third))
+
+
+def _no_match(state: MarketState, event: ChainEvent) -> None:
+    """The order's own event says that it is unmatched."""
+    nobody = Award(NO_PROVIDER, 0)
+    _certified(state, event, (nobody, nobody, nobody))
+
+
+def _certified(state: MarketState, event: ChainEvent, chosen: tuple[Award, Award, Award]) -> None:
+    args, task = event.args, Task(*map(_field, event.args["task"]))
+    _count_votes(state, event, task)
     order = state.orders.get(args["order_id"])
     if order is None:
         return
-    task = Task(*map(_field, args["task"]))
-    first, second, third = (Award(provider, price) for provider, price in args["chosen"])
-    record = CertificateRecord(struct_hash(task), args["round"], (first, second, third))
-    certificate = AcceptedCertificate(args["attempt"], record, task.bid_count, tuple(args["signers"]))
+    record = CertificateRecord(struct_hash(task), args["round"], chosen)
+    certificate = AcceptedCertificate(args["attempt"], record, task.bid_count, tuple(args["signers"]), event.unix_s)
     state.orders[order.order_id] = replace(order, certificate=certificate)
 
 
+def _count_votes(state: MarketState, event: ChainEvent, task: Task) -> None:
+    """Not of an attempt whose stake version is too old to be kept: who could vote is not known any more."""
+    if task.stake_version in state.totals:
+        voters = state.weights_at(task.stake_version)
+        count_votes(state.voting, CertificateVotes(voters, frozenset(event.args["signers"]), event.unix_s))
+
+
 def _candidate_skipped(state: MarketState, event: ChainEvent) -> None:
-    if not event.args["suspended"]:
-        _note_failed(state, event.args["order_id"], event.args["provider"])
+    if event.args["suspended"]:
+        return
+    _note_failed(state, event.args["order_id"], event.args["provider"])
+    order = state.orders.get(event.args["order_id"])
+    if order is not None:
+        ended = EndedTerm(order.renter, TermResult.UNBONDED, 0, 0, event.unix_s)
+        _note_term(state, event.args["provider"], ended)
 
 
 def _note_failed(state: MarketState, order_id: str, provider: str) -> None:
@@ -135,6 +162,10 @@ def _attempt_expired(state: MarketState, event: ChainEvent) -> None:
 
 
 def _order_cancelled(state: MarketState, event: ChainEvent) -> None:
+    """Also after an auction that nobody won: what ended it is the renter."""
+    order = state.orders.get(event.args["order_id"])
+    if order is not None:
+        state.orders[order.order_id] = replace(order, reason=int(OrderOutcome.CANCELLED))
     _end_order(state, event.args["order_id"], OrderState.CLOSED)
 
 
@@ -189,6 +220,9 @@ def _next_term(old: LeaseRecord, given: LeaseRecord) -> LeaseRecord:
         confirm_by=given.confirm_by,
         resumed=False,
         details_hash=None,
+        proposed=None,
+        ran_s=0,
+        earned_uusd=0,
     )
 
 
@@ -209,12 +243,30 @@ def _confirmed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     return replace(lease, state=LeaseState.ACTIVE, running_since=event.unix_s, details_hash=details)
 
 
+def _counted(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    """With the seconds that it ran until now."""
+    if lease.state is not LeaseState.ACTIVE:
+        return lease
+    ran_s = max(0, event.unix_s - lease.running_since)
+    earned_uusd = lease.rate_uusd * ran_s // 3_600
+    return replace(lease, ran_s=lease.ran_s + ran_s, earned_uusd=lease.earned_uusd + earned_uusd)
+
+
 def _paused(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    lease = _counted(lease, event)
     return replace(lease, state=LeaseState.PAUSED, paused_at=event.unix_s, pause_reason=event.args["reason"])
 
 
 def _resumed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    lease = _count_pause(lease, event)
     return replace(lease, state=LeaseState.PENDING, resumed=True, confirm_by=event.args["confirm_by"])
+
+
+def _count_pause(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    """With the seconds of a pause that ends now."""
+    if lease.state is not LeaseState.PAUSED:
+        return lease
+    return replace(lease, paused_s=lease.paused_s + max(0, event.unix_s - lease.paused_at))
 
 
 def _noticed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
@@ -234,7 +286,7 @@ def _lease_unplaced(state: MarketState, event: ChainEvent) -> None:
 
 def _vacated(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     return replace(
-        lease,
+        _count_pause(lease, event),
         state=LeaseState.VACANT,
         provider=None,
         locked_uusd=0,
@@ -247,9 +299,41 @@ def _vacated(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
 
 
 def _lease_handed_over(state: MarketState, event: ChainEvent) -> None:
+    args = event.args
+    lease = state.leases.get(args["lease_id"])
+    if lease is not None:
+        _end_term(state, _counted(lease, event), args["provider"], _hand_over_result(event), event)
     _of_lease(_vacated)(state, event)
-    if event.args["compensation"] > 0:
-        _note_failed(state, event.args["lease_id"], event.args["provider"])
+    if args["compensation"] > 0:
+        _note_failed(state, args["lease_id"], args["provider"])
+
+
+def _hand_over_result(event: ChainEvent) -> TermResult:
+    """Whoever owes nothing kept to the rules: it gave notice, or was not promised a restart."""
+    if event.args["reason"] == HandOverReason.DOWN:
+        return TermResult.DOWN
+    if event.args["compensation"] == 0:
+        return TermResult.SERVED
+    no_start = event.args["reason"] == HandOverReason.NO_START
+    return TermResult.NO_START if no_start else TermResult.RESIGNED
+
+
+def _end_term(state: MarketState, lease: LeaseRecord, provider: str, result: TermResult, event: ChainEvent) -> None:
+    """A term that never ran and broke no promise says nothing of its provider."""
+    if result is TermResult.SERVED and lease.ran_s == 0:
+        return
+    _note_term(state, provider, EndedTerm(lease.renter, result, lease.ran_s, lease.earned_uusd, event.unix_s))
+
+
+def _note_term(state: MarketState, provider: str, ended: EndedTerm) -> None:
+    """A provider that is its own renter shows nothing."""
+    if ended.renter != provider:
+        state.ended_terms[provider] = keep_term(state.ended_terms.get(provider, ()), ended)
+
+
+def _update_proposed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    args = event.args
+    return replace(lease, proposed=UpdateTerms(args["spec_hash"], args["rate_uusd"], args["duration_s"], args["seq"]))
 
 
 def _lease_updated(state: MarketState, event: ChainEvent) -> None:
@@ -259,17 +343,27 @@ def _lease_updated(state: MarketState, event: ChainEvent) -> None:
         return
     state.orders[order.order_id] = replace(order, spec_hash=args["spec_hash"])
     state.leases[lease.lease_id] = replace(
-        lease, rate_uusd=args["rate_uusd"], running_since=event.unix_s, update_seq=args["seq"]
+        _counted(lease, event),
+        rate_uusd=args["rate_uusd"],
+        running_since=event.unix_s,
+        update_seq=args["seq"],
+        proposed=None,
     )
 
 
 def _closed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     reason = event.args["reason"]
+    lease = _count_pause(_counted(lease, event), event)
     return replace(lease, state=LeaseState.CLOSED, locked_uusd=0, closed_at=event.unix_s, close_reason=reason)
 
 
 def _lease_closed(state: MarketState, event: ChainEvent) -> None:
     _of_lease(_closed)(state, event)
+    lease = state.leases.get(event.args["lease_id"])
+    if lease is not None and lease.provider is not None:
+        has_run = lease.details_hash is not None
+        early = has_run and lease.ran_s < EARLY_S and event.args["reason"] == CloseReason.RENTER
+        _end_term(state, lease, lease.provider, TermResult.LEFT_EARLY if early else TermResult.SERVED, event)
     _end_order(state, event.args["lease_id"], OrderState.CLOSED)
 
 
@@ -281,7 +375,13 @@ def _deposit_changed(state: MarketState, event: ChainEvent) -> None:
     lease_id = event.args["lease_id"]
     if lease_id in state.orders:
         old = state.streams.get(lease_id, PaymentStream(0))
-        state.streams[lease_id] = replace(old, deposit_uusd=event.args["deposit"])
+        deposited, deposit = old.deposited_uusd + event.args["amount"], event.args["deposit"]
+        state.streams[lease_id] = replace(old, deposit_uusd=deposit, deposited_uusd=deposited, filled_uusd=deposit)
+
+
+def _compensated(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
+    compensated, deposit = stream.compensated_uusd + event.args["amount"], event.args["deposit"]
+    return replace(stream, deposit_uusd=deposit, compensated_uusd=compensated, filled_uusd=deposit)
 
 
 _StreamChange = Callable[[PaymentStream, ChainEvent], PaymentStream]
@@ -297,23 +397,24 @@ def _of_stream(change: _StreamChange) -> Callable[[MarketState, ChainEvent], Non
 
 
 def _stream_started(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
-    return PaymentStream(
-        stream.deposit_uusd, rate_uusd=event.args["rate_uusd"], since=event.unix_s, end_at=event.args["end_at"]
-    )
+    end_at = event.args["end_at"]
+    return replace(stream, rate_uusd=event.args["rate_uusd"], since=event.unix_s, end_at=end_at, paid_uusd=0)
 
 
 def _stream_settled(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
     """A renter that closes before the start pays as well, without a stream that runs."""
-    paid = stream.paid_uusd + event.args["amount"] if stream.rate_uusd else stream.paid_uusd
-    return replace(stream, deposit_uusd=event.args["deposit"], paid_uusd=paid)
+    amount = event.args["amount"]
+    paid = stream.paid_uusd + amount if stream.rate_uusd else stream.paid_uusd
+    charged = stream.charged_uusd + amount
+    return replace(stream, deposit_uusd=event.args["deposit"], paid_uusd=paid, charged_uusd=charged)
 
 
 def _stream_stopped(stream: PaymentStream, _event: ChainEvent) -> PaymentStream:
-    return PaymentStream(stream.deposit_uusd)
+    return replace(stream, rate_uusd=0, since=0, end_at=0, paid_uusd=0)
 
 
-def _refunded(stream: PaymentStream, _event: ChainEvent) -> PaymentStream:
-    return replace(stream, deposit_uusd=0)
+def _refunded(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
+    return replace(stream, deposit_uusd=0, refunded_uusd=event.args["amount"])
 
 
 # Providers
@@ -438,11 +539,13 @@ _HANDLERS: dict[tuple[str, str], Callable[[MarketState, ChainEvent], None]] = {
     ("deployment_order", "LeaseUnplaced"): _lease_unplaced,
     ("deployment_order", "LeaseHandedOver"): _lease_handed_over,
     ("deployment_order", "LeaseClosed"): _lease_closed,
+    ("lease_moves", "UpdateProposed"): _of_lease(_update_proposed),
     ("lease_moves", "LeaseUpdated"): _lease_updated,
     ("task_manager", "MatchAccepted"): _match_accepted,
+    ("task_manager", "NoMatch"): _no_match,
     ("task_manager", "SnapshotPosted"): _snapshot_posted,
     ("escrow", "DepositChanged"): _deposit_changed,
-    ("escrow", "Compensated"): _deposit_changed,
+    ("escrow", "Compensated"): _of_stream(_compensated),
     ("escrow", "StreamStarted"): _of_stream(_stream_started),
     ("escrow", "Settled"): _of_stream(_stream_settled),
     ("escrow", "StreamStopped"): _of_stream(_stream_stopped),

@@ -44,6 +44,8 @@ _HELD = frozenset(
     | {"attested_by", "tier", "max_hourly", "only", "ignore"}
 )
 _GPU_FIELDS = ("gpu", "gpu_class", "vram_gb")
+_INSTEAD = {"max_price": "max_hourly"}
+"""What a renter who asks for a field of answers may have meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,10 @@ def order_filters(policy: Policy) -> OrderFilters:
     """Raises UnsupportedParameter for a field that no order can hold, InvalidField for a value that it cannot."""
     for name, _, _ in given_fields(policy):
         if name not in _HELD:
-            raise UnsupportedParameter(f"An order on chain cannot hold the field {name!r}. Leave it out.", param=name)
+            instead = f", or say {_INSTEAD[name]!r}" if name in _INSTEAD else ""
+            raise UnsupportedParameter(
+                f"An order on chain cannot hold the field {name!r}. Leave it out{instead}.", param=name
+            )
     units = _units(policy.gpu_count)
     if units == 0 and policy.gpu_count is not None:
         _refuse_gpu_fields(policy)

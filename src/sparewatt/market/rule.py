@@ -145,12 +145,17 @@ def tie_break(seed: bytes, provider: str) -> bytes:
 
 def awards_of(terms: OrderTerms, book: BidBook) -> tuple[Award, Award, Award]:
     """What each candidate is paid: the winner by the order's payment rule, a runner-up its own price."""
-    leaves = [book.leaves[i] for i in book.ranking[:CANDIDATES_MAX]]
+    awards = candidate_awards(terms, [book.leaves[i] for i in book.ranking[:CANDIDATES_MAX]])
+    first, second, third, *_ = [*awards, *[Award(NO_PROVIDER, 0)] * CANDIDATES_MAX]
+    return first, second, third
+
+
+def candidate_awards(terms: OrderTerms, leaves: Sequence[BidLeaf]) -> list[Award]:
+    """The same of the candidates alone, best first, as a certificate has them."""
     awards = [Award(leaf.provider, leaf.price_uusd) for leaf in leaves]
     if terms.payment_rule == SECOND_SCORE and len(leaves) > 1:
         awards[0] = Award(leaves[0].provider, _second_score_pay(terms, leaves[0], leaves[1]))
-    first, second, third, *_ = [*awards, *[Award(NO_PROVIDER, 0)] * CANDIDATES_MAX]
-    return first, second, third
+    return awards
 
 
 def _second_score_pay(terms: OrderTerms, first: BidLeaf, second: BidLeaf) -> int:

@@ -11,6 +11,7 @@ import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,6 +22,7 @@ from sparewatt.core.errors import JoinRefused, LinkLost, ProtocolViolation, Star
 from sparewatt.core.rng import Rng
 from sparewatt.link.dialer import dial, explain_permanent_error
 from sparewatt.link.handshake import authenticate_to_gateway, host_of
+from sparewatt.link.node_end import MarketListener
 from sparewatt.link.sockets import Socket
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
 from sparewatt.node.jobs.job_runner import NodeJobRunner
@@ -31,6 +33,7 @@ from sparewatt.node.network_models import NameNotices
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.frames import LINK_PATH, NodeKeyRequest, SignedNodeKey, Welcome
+from sparewatt.protocol.link.lease_tasks import LeaseAct, LeaseReport
 from sparewatt.protocol.signing import SigningKey
 
 BACKOFF_FIRST_S = 0.5
@@ -63,6 +66,12 @@ def with_port(url: str, port: int) -> str:
     return f"{parts.scheme}://{user}{at}{host}:{port}"
 
 
+def process_url(url: str, welcome: Welcome) -> str:
+    """Where the very process is that a link was opened to: the public address may lead to another one."""
+    port = welcome.link_port
+    return url if port is None or port not in welcome.link_ports else with_port(url, port)
+
+
 def describe_link_error(error: Exception) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "the gateway did not answer in time; is this machine online?"
@@ -82,6 +91,10 @@ class NodeAgent:
     notify: Callable[[str], None]
     """Shows one line to the owner."""
     sampler: SensorSampler | None = None
+    market: MarketListener | None = None
+    """Takes what gateways say about leases."""
+    serve_traffic: Callable[[str], Awaitable[None]] | None = None
+    """Dials a process's traffic socket by its address, and serves it until it is gone."""
     joined_unix_s: float | None = field(init=False, default=None)
     """Since when there is a link; None while there is none."""
     last_trouble: str | None = field(init=False, default=None)
@@ -95,10 +108,10 @@ class NodeAgent:
     """By port."""
     _stopping: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
-    _name_notices: NameNotices = field(init=False)
+    name_notices: NameNotices = field(init=False)
 
     def __post_init__(self) -> None:
-        self._name_notices = NameNotices(self.notify, clock=self.clock)
+        self.name_notices = NameNotices(self.notify, clock=self.clock)
         self._url = self.settings.gateway_url.rstrip("/").removesuffix("/v1")
 
     async def run(self) -> None:
@@ -216,12 +229,12 @@ class NodeAgent:
             )
             self._has_joined = True
             self.notify(f"joined {url} as {self.key.address}")
-            await self._serve_link(link_name(welcome), socket, welcome)
+            await self._serve_link(link_name(welcome), socket, welcome, process_url=process_url(url, welcome))
         finally:
             socket.close()
             await socket.wait_closed()
 
-    async def _serve_link(self, name: str, socket: Socket, welcome: Welcome) -> None:
+    async def _serve_link(self, name: str, socket: Socket, welcome: Welcome, *, process_url: str) -> None:
         link = JoinedLink(
             name=name,
             inventory=self.inventory,
@@ -230,8 +243,10 @@ class NodeAgent:
             sampler=self.sampler,
             stopping=self._stopping,
             clock=self.clock,
-            on_names=self._name_notices.on_names,
+            on_names=self.name_notices.on_names,
             sign_node_key=self._sign_node_key,
+            market=self.market,
+            serve_traffic=partial(self.serve_traffic, process_url) if self.serve_traffic is not None else None,
         )
         self._links.add(link)
         self.joined_unix_s = self.joined_unix_s or self.clock.unix_s()
@@ -240,6 +255,11 @@ class NodeAgent:
         finally:
             self._links.discard(link)
             self.joined_unix_s = self.joined_unix_s if self._links else None
+
+    def say_lease(self, said: LeaseAct | LeaseReport) -> None:
+        """To every process of the gateway that this node has a link to."""
+        for link in list(self._links):
+            link.say_lease(said)
 
     def _sign_node_key(self, request: NodeKeyRequest) -> SignedNodeKey:
         settings = self.inventory.settings

@@ -1,6 +1,7 @@
 """Diagnostics for `sparewatt node doctor`: this machine, the agent that may run on it, and the way to the gateway.
 
-Each check looks at one thing and returns a verdict with advice; none changes anything. `run_diagnostics` runs them all.
+Each check looks at one thing and returns a verdict with advice; none changes anything, but that containers are tried
+where leases are offered. `run_diagnostics` runs them all.
 """
 
 from __future__ import annotations
@@ -20,16 +21,21 @@ import psutil
 
 from sparewatt import __version__
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import StartupError
+from sparewatt.core.errors import ChainRefused, ChainUnavailable, StartupError
+from sparewatt.core.rng import SystemRng
 from sparewatt.core.versions import version_conflict
-from sparewatt.node.backends.backend_source import how_to_serve
+from sparewatt.node.backends.backend_source import how_to_serve, http_address
 from sparewatt.node.backends.discovery import DiscoveredServer, describe_servers, find_local_servers, inspect_server
 from sparewatt.node.hardware.detection import HostGpuProbe, gpu_name
 from sparewatt.node.hardware.gpu import GB, DetectedGpu
 from sparewatt.node.hardware.gpu_bench import GpuSpeed, bench_in_subprocess
 from sparewatt.node.identity import KEY_FILE
+from sparewatt.node.leases.chain_check import ChainCheck
+from sparewatt.node.leases.runtime.loading import NO_DRIVER, load_runtime
+from sparewatt.node.leases.runtime.model import RuntimeAbility
 from sparewatt.node.owner.control_socket import NodeNotRunning, ask
 from sparewatt.node.process import check_gateway_url
+from sparewatt.node.settings import read_saved_settings
 from sparewatt.protocol.link.frames import LINK_PATH
 from sparewatt.protocol.link.node_report import GpuReading
 from sparewatt.protocol.signing import SigningKey
@@ -41,6 +47,7 @@ DISK_BYTES_MIN = GB
 HOT_C = 87.0
 """Where GPUs begin to throttle."""
 REQUEST_S = 10.0
+BLOCKS_BEHIND_MAX = 3
 SKEW_S = 60.0
 """Signatures carry no time, but schedules and logs do; a larger skew confuses people."""
 TOKEN_START = "join-sw-"  # noqa: S105 (how tokens begin)
@@ -63,11 +70,15 @@ async def run_diagnostics(
     gateway_url: str | None,
     token: str | None,
     backend_url: str | None,
+    chain_url: str | None,
     insecure: bool,
     measure: bool,
     clock: Clock,
+    leases: bool = False,
+    container_socket: Path | None = None,
+    on_progress: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
-    """Ready for JSON: `ok`, `checks`, and what was found."""
+    """Ready for JSON: `ok`, `checks`, and what was found. `leases`: try containers, also if none are offered."""
     checks, status = check_agent(data_dir)
     gpu_probe = await asyncio.to_thread(HostGpuProbe)
     gpus, readings = gpu_probe.gpus(), await asyncio.to_thread(gpu_probe.read)
@@ -85,6 +96,13 @@ async def run_diagnostics(
         checks.append(_check_servers(servers, server_url))
         if isinstance(url, str):
             checks += await check_gateway(url, session, unix_s=clock.unix_s, insecure=insecure)
+    saved = read_saved_settings(data_dir)
+    checks += await check_chain(chain_url or saved.chain_url, status, clock=clock)
+    ability = None
+    if leases or saved.leases or (status or {}).get("leases"):
+        socket = container_socket or (Path(saved.container_socket) if saved.container_socket else None)
+        ability = await try_containers(socket, has_gpus=bool(gpus), clock=clock, on_progress=on_progress)
+        checks += check_containers(ability)
     checks += check_token(token)
     return {
         "ok": all(check.verdict != "failure" for check in checks),
@@ -95,6 +113,7 @@ async def run_diagnostics(
         "readings": msgspec.to_builtins(readings),
         "measured": msgspec.to_builtins(speed),
         "servers": msgspec.to_builtins(servers),
+        "containers": msgspec.to_builtins(ability),
         "agent": status,
     }
 
@@ -249,6 +268,77 @@ def _check_link(status: dict[str, Any]) -> DoctorCheck:
         advice = "It keeps dialling by itself; the gateway's checks below say what is in the way."
         return failure("agent", f"it runs, but has no link to {status.get('gateway')} ({why})", advice)
     return ok("agent", f"it runs, version {status.get('version')}, joined to {status.get('gateway')}")
+
+
+# the owner's chain
+
+
+async def check_chain(url: str | None, status: dict[str, Any] | None, *, clock: Clock) -> list[DoctorCheck]:
+    """Whether it answers, is the gateway's chain, and is not behind what the gateway has told."""
+    market = (status or {}).get("lease_market") or {}
+    if url is None:
+        if not (status or {}).get("leases"):
+            return []
+        found = "leases are offered by the gateway's word on orders and validators"
+        return [
+            warning("chain", found, "Give the node a chain's node of your own: sparewatt node join … --chain-url URL")
+        ]
+    if http_address(url) is None:
+        return [failure("chain", f"{url!r} is no address", "It looks like http://127.0.0.1:8545.")]
+    chain = ChainCheck.at(url, clock=clock)
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            chain_id, head = (await chain.client.identity()).chain_id, (await chain.client.head()).number
+    except (ChainUnavailable, ChainRefused, TimeoutError) as error:
+        found = f"{url} does not answer as a chain's node ({error or 'no answer in time'})"
+        return [
+            failure("chain", found, "Start it, or give another with --chain-url. Without it the node makes no bid.")
+        ]
+    finally:
+        await chain.close()
+    return [_judge_chain(url, chain_id, head, market)]
+
+
+def _judge_chain(url: str, chain_id: int, head: int, market: dict[str, Any]) -> DoctorCheck:
+    expected, told = market.get("chain_id"), market.get("told_height") or 0
+    if expected is not None and chain_id != expected:
+        found = f"{url} is the chain {chain_id}, the network's is {expected}"
+        return failure("chain", found, "Give a node of the network's own chain with --chain-url.")
+    if head < told - BLOCKS_BEHIND_MAX:
+        advice = "Wait until it has caught up; the node makes no bid meanwhile."
+        return failure("chain", f"{url} is at block {head:,}, the gateway has told of {told:,}", advice)
+    return ok("chain", f"{url} is the chain {chain_id}, at block {head:,}")
+
+
+# containers for leases
+
+
+async def try_containers(
+    socket: Path | None, *, has_gpus: bool, clock: Clock, on_progress: Callable[[str], None]
+) -> RuntimeAbility:
+    """Takes a few seconds, at most a minute and a half."""
+    runtime = load_runtime(socket=socket, state_dir=None, has_gpus=has_gpus, clock=clock, rng=SystemRng())
+    if runtime is None:
+        return NO_DRIVER
+    try:
+        return await runtime.ability(again=True, on_progress=on_progress)
+    finally:
+        await runtime.close()
+
+
+def check_containers(found: RuntimeAbility) -> list[DoctorCheck]:
+    """Without limits no lease runs here. Without anything else, leases that need it do not."""
+    if not found.limits:
+        return [failure("containers", trouble.what, trouble.remedy) for trouble in found.troubles]
+    disk = "the file system enforces disk limits" if found.disk_kind else "the disk is watched, and a full one paused"
+    checks = [
+        ok("containers", f"{found.engine} at {found.socket}: limits of memory, processor and processes hold; {disk}")
+    ]
+    if found.egress:
+        checks.append(ok("egress", "leases reach public addresses only: host, private networks and others were tried"))
+    if found.gpus is not None:
+        checks.append(ok("GPUs in containers", f"whole cards, by {found.gpus.replace('_', ' ')}"))
+    return checks + [warning("containers", trouble.what, trouble.remedy) for trouble in found.troubles]
 
 
 # the way to the gateway

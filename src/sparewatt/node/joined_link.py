@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import LinkError, LinkLost, ProtocolViolation
 from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S
-from sparewatt.link.node_end import GatewayLink, refuse_node_key
+from sparewatt.link.node_end import GatewayLink, MarketListener, refuse_node_key
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
@@ -23,6 +23,7 @@ from sparewatt.node.jobs.job_runner import NodeJobRunner
 from sparewatt.node.jobs.receipt_issuer import ReceiptIssuer
 from sparewatt.node.specs.inventory import Inventory
 from sparewatt.protocol.link.frames import ModelNames, NodeKeyRequest, SignedNodeKey, Welcome
+from sparewatt.protocol.link.lease_tasks import LeaseAct, LeaseReport
 from sparewatt.protocol.link.node_report import NodeLoad
 
 SILENCE_BEATS = 3
@@ -44,6 +45,9 @@ class JoinedLink:
     clock: Clock
     on_names: Callable[[ModelNames], None] = lambda _: None
     sign_node_key: Callable[[NodeKeyRequest], SignedNodeKey] = refuse_node_key
+    market: MarketListener | None = None
+    serve_traffic: Callable[[], Awaitable[None]] | None = None
+    """Dials the traffic socket of this link's process, and serves it until it is gone. None: no leases run here."""
     receive: Callable[[bytes], None] = field(init=False)
     resume: Callable[[], None] = field(init=False)
     _link: GatewayLink = field(init=False)
@@ -51,6 +55,7 @@ class JoinedLink:
     _ended: asyncio.Future[None] = field(init=False, default_factory=lambda: asyncio.get_running_loop().create_future())
     _heartbeat_s: float = field(init=False, default=math.inf)
     _full_load_at_s: float = field(init=False, default=-math.inf)
+    _traffic_wanted: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._link = GatewayLink(
@@ -60,6 +65,8 @@ class JoinedLink:
             on_countersigned=self.receipts.on_countersigned,
             on_names=self.on_names,
             sign_node_key=self.sign_node_key,
+            market=self.market,
+            on_traffic=self._traffic_wanted.set,
             on_ping=self._on_ping,
             name=self.name,
         )
@@ -76,6 +83,7 @@ class JoinedLink:
                     tasks.create_task(self._report_load_changes()),
                     tasks.create_task(self._report_specs_changes()),
                     tasks.create_task(self._leave()),
+                    tasks.create_task(self._keep_traffic()),
                 ]
                 self._send_queue.attach(socket, on_stuck=self.on_lost)
                 socket.attach(self)
@@ -92,6 +100,9 @@ class JoinedLink:
     def on_lost(self, error: LinkError) -> None:
         if not self._ended.done():
             self._ended.set_exception(error)
+
+    def say_lease(self, said: LeaseAct | LeaseReport) -> None:
+        self._link.send_lease(said)
 
     def report_load(self) -> None:
         self._link.send_load(self._load())
@@ -143,6 +154,22 @@ class JoinedLink:
         while True:
             self._link.send_specs(self.inventory.specs)
             await self.inventory.wait_specs_changed()
+
+    async def _keep_traffic(self) -> None:
+        """Dial whenever the gateway asks: it does so only if it has no traffic socket, so an older one is dead."""
+        serving: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await self._traffic_wanted.wait()
+                self._traffic_wanted.clear()
+                if serving is not None:
+                    serving.cancel()
+                if self.serve_traffic is not None:
+                    serving = asyncio.ensure_future(self.serve_traffic())
+        finally:
+            if serving is not None:
+                serving.cancel()
+                await asyncio.wait([serving])
 
     async def _leave(self) -> None:
         """Say goodbye when the node stops, also on a link that came up after that."""

@@ -31,8 +31,12 @@ PRICE_FIELDS = ("hourly_usd", "prompt_usd_per_mtok", "completion_usd_per_mtok")
 SERVING_FIELDS = ("backend_url", "serve", "serve_as", "serve_slots", "server_facts")
 AUTO_BACKEND = "auto"
 """As `backend_url`: ignore the saved server, and look for one."""
-NO_HOSTS = "none"
-"""As `allow_fetch_hosts`: forget the saved ones."""
+AUTO_SOCKET = "auto"
+"""As `container_socket`: likewise."""
+AUTO_DIR = "auto"
+"""As `machine_dir`: likewise."""
+NO_HOSTS = NO_CHAIN = "none"
+"""As `allow_fetch_hosts` or `chain_url`: forget what was saved."""
 _Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 
@@ -73,6 +77,15 @@ class NodeSettings:
     """Offer the machine for leases: then the node signs that it serves the provider which its owner registers."""
     lease_wallet: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")] | None = None
     """The one address that may be the node's provider; None: the one that the gateway keeps for the owner's account."""
+    chain_url: str | None = None
+    """A chain's node of the owner's own choice, by which lookups are checked; None: the gateway's word counts."""
+    container_socket: Path | None = None
+    """The socket of the container engine that leases run on; None: Docker's or podman's, where it usually is."""
+    leases_untried: bool = False
+    """Bid on leases although no container was started here: to try the auction alone. What is won may never start, and
+    costs a bond then."""
+    machine_dir: Path | None = None
+    """Where all agents of this machine keep what they have promised to leases; None: one place for all its users."""
     speed_limit_tps: _Positive | None = None
     """The most tokens per second of one answer: for owners who want to use their machine meanwhile."""
     bench_gpu: bool = True
@@ -120,6 +133,11 @@ class SavedSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     allow_fetch_hosts: str | None = None
     leases: bool | None = None
     lease_wallet: str | None = None
+    chain_url: str | None = None
+    container_socket: str | None = None
+    """Absolute."""
+    machine_dir: str | None = None
+    """Likewise."""
 
     def serves(self) -> str | None:
         """What a join without flags would serve with; None is any server that it finds."""
@@ -151,14 +169,21 @@ def merge_saved_settings(given: Mapping[str, Any], saved: SavedSettings) -> dict
         del values["server_facts"]
     if values.get("allow_fetch_hosts") == NO_HOSTS:
         del values["allow_fetch_hosts"]
+    if values.get("chain_url") == NO_CHAIN:
+        del values["chain_url"]
+    if str(values.get("container_socket")) == AUTO_SOCKET:
+        del values["container_socket"]
+    if str(values.get("machine_dir")) == AUTO_DIR:
+        del values["machine_dir"]
     return values
 
 
 def save_settings(settings: NodeSettings) -> None:
     """Write them if they differ from those that are saved."""
     values = {name: getattr(settings, name) for name in SavedSettings.__struct_fields__}
-    if settings.serve is not None:
-        values["serve"] = str(settings.serve.expanduser().absolute())
+    for name in ("serve", "container_socket", "machine_dir"):
+        if values[name] is not None:
+            values[name] = str(values[name].expanduser().absolute())
     saved = SavedSettings(**{name: value for name, value in values.items() if value != _DEFAULTS[name]})
     if saved != read_saved_settings(settings.data_dir):
         write_private(settings.data_dir / SAVED_SETTINGS_FILE, msgspec.json.encode(saved))

@@ -23,10 +23,15 @@ def to_line(policy: Policy) -> str:
 def explain_relaxation(relaxed: Relaxation, *, is_part: bool = False) -> str:
     """`max_price 0.3→0.34 adds 3 nodes`, `without uptime and tier adds 1 node`. `is_part`: only some were checked."""
     nodes = f"{'at least ' if is_part else ''}{pluralize(relaxed.adds, 'node')}"
+    return f"{describe_change(relaxed)} adds {nodes}"
+
+
+def describe_change(relaxed: Relaxation) -> str:
+    """`max_price 0.3→0.34`, `without uptime and tier`."""
     if relaxed.relaxed is None:
-        return f"without {' and '.join(relaxed.fields)} adds {nodes}"
+        return f"without {' and '.join(relaxed.fields)}"
     (name,) = relaxed.fields
-    return f"{name} {_value_text(name, relaxed.needed)}→{_value_text(name, relaxed.relaxed)} adds {nodes}"
+    return f"{name} {_value_text(name, relaxed.needed)}→{_value_text(name, relaxed.relaxed)}"
 
 
 def _value_text(name: str, value: Any) -> str:

@@ -34,6 +34,8 @@ _VENDORS = re.compile(r"nvidia|geforce|quadro|tesla|amd|radeon|instinct|intel|ar
 _FORMS = re.compile(r"sxm\d?|pcie|nvl|oam|sff|hbm\d?e?|ada|generation|blackwell|edition|server|workstation|\d+gb")
 _SIZE = re.compile(r"\d+gb")
 _GLUED = re.compile(r"\b(rtx|gtx|rx)(?=[\da])")
+_GLUED_END = re.compile(r"(?<=\d)(ti)?(super)?\b")
+"""`3090ti`, `4070tisuper`, as other networks' files write them."""
 _WORD = re.compile(r"[a-z0-9]+")
 _ADA = frozenset({"rtx-2000", "rtx-4000", "rtx-4500", "rtx-5000", "rtx-6000"})
 """Names that mean another GPU if the generation is left out."""
@@ -42,7 +44,8 @@ _ADA = frozenset({"rtx-2000", "rtx-4000", "rtx-4500", "rtx-5000", "rtx-6000"})
 @lru_cache(maxsize=WORDS_REMEMBERED_MAX)
 def gpu_name(text: str) -> str:
     """A GPU's name as in the vocabulary: `NVIDIA GeForce RTX 4090` and `rtx_4090` are `rtx-4090`."""
-    words = [word for word in _WORD.findall(_GLUED.sub(r"\1 ", text.lower())) if not _VENDORS.fullmatch(word)]
+    apart = _GLUED_END.sub(lambda end: f" {end[1] or ''} {end[2] or ''}", _GLUED.sub(r"\1 ", text.lower()))
+    words = [word for word in _WORD.findall(apart) if not _VENDORS.fullmatch(word)]
     name = "-".join(word for word in words if not _FORMS.fullmatch(word))
     return f"{name}-ada" if name in _ADA and "ada" in words else name
 

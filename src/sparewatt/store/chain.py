@@ -88,6 +88,7 @@ class ChainStore(Store):
             await connection.execute(sql("remove_chain_blocks_above"), -1)
             values = (chain_id, genesis_hash, json.dumps(dict(contracts)), number + 1, number, block_hash)
             await connection.execute(sql("begin_chain_index"), *values)
+            await connection.execute(sql("tell_market_changed"))
 
     async def leave_chain(self) -> None:
         """Prepare for another chain: no nonce was used there and no root posted. Open rows are signed again."""
@@ -96,7 +97,8 @@ class ChainStore(Store):
             for query in (
                 *(sql("forget_signed"), sql("forget_ended_outbox"), sql("decide_outbox_anew"), sql("forget_senders")),
                 *(sql("forget_chain_readers"), sql("forget_posted_batches")),
-                *(sql("forget_payout_claims"), sql("forget_claim_requests")),
+                *(sql("forget_payout_claims"), sql("forget_claim_requests"), sql("forget_matches_of_chain")),
+                sql("forget_lease_acts_of_chain"),
             ):
                 await connection.execute(query)
 
@@ -122,7 +124,9 @@ class ChainStore(Store):
             await connection.execute(sql("insert_chain_blocks"), [n for n, _ in blocks], [h for _, h in blocks])
             await connection.execute(sql("reopen_outbox_moved"), blocks[0][0], head)
             await connection.execute(sql("forget_chain_blocks"), to[0] - BLOCKS_KEPT)
-            await connection.execute(sql("insert_chain_events"), *_columns(events))
+            if events:
+                await connection.execute(sql("insert_chain_events"), *_columns(events))
+                await connection.execute(sql("tell_market_changed"))
         return True
 
     async def roll_back_index(self, version: int, *, to: BlockRef, head: int) -> bool:
@@ -132,6 +136,7 @@ class ChainStore(Store):
                 return False
             await connection.execute(sql("remove_chain_events_above"), to[0])
             await connection.execute(sql("note_events_removed"), to[0])
+            await connection.execute(sql("tell_market_changed"))
             await connection.execute(sql("remove_chain_blocks_above"), to[0])
             await connection.execute(sql("reopen_outbox_above"), to[0])
             await connection.execute(sql("rewind_chain_readers"), to[0])
@@ -144,6 +149,10 @@ class ChainStore(Store):
     async def set_depth(self, depth: int) -> None:
         """Tell the gateways how deep an event must be before it moves money."""
         await self._pool.execute("set_chain_depth", depth)
+
+    async def set_attempt_s(self, attempt_s: int) -> None:
+        """Tell the gateways how long an attempt of an order has for its certificate."""
+        await self._pool.execute("set_attempt_time", attempt_s)
 
     async def recent_blocks(self) -> list[BlockRef]:
         """Newest first."""

@@ -66,6 +66,15 @@ class InsertLimit:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class RequestUse:
+    """How much of its limits an account has used."""
+
+    under_way: int
+    recent_left_s: list[float]
+    """Of each request of a kind within the limit's time: in how many seconds it counts no more, the soonest first."""
+
+
 NO_LIMIT = InsertLimit(requests=2**31 - 1, seconds=0)
 
 
@@ -107,6 +116,10 @@ class ChainRequestStore(Store):
 
     async def find(self, request_id: str) -> ChainRequestRow | None:
         return await self._pool.row_as(_request_row, "find_chain_request", request_id)
+
+    async def use_of(self, account_id: AccountId, kind: ChainRequestKind, *, seconds: float) -> RequestUse:
+        found = await self._pool.row_as(RequestUse, "chain_request_use", account_id, kind.value, seconds)
+        return found or RequestUse(0, [])
 
     async def count_finished(self, address: str, kind: ChainRequestKind) -> int:
         """Requests of this kind whose calls the address signs, and that have ended."""

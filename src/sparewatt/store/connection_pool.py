@@ -56,6 +56,13 @@ def sql(name: str) -> str:
     return _statements()[name]
 
 
+class Notification(asyncio.Event):
+    """Set by each notification on a channel."""
+
+    is_lost = False
+    """Whether its connection broke, so that no more come. It is set then as well."""
+
+
 class ConnectionPool:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], is_disk_low: Callable[[], bool]) -> None:
         self._pool = pool
@@ -145,14 +152,15 @@ class ConnectionPool:
                 yield connection
 
     @asynccontextmanager
-    async def listening(self, channel: str) -> AsyncIterator[asyncio.Event]:
-        """An event that each notification on the channel sets. If its connection breaks, it is set no more.
-
-        It takes one of the pool's connections.
-        """
-        notified = asyncio.Event()
+    async def listening(self, channel: str) -> AsyncIterator[Notification]:
+        """An event that each notification on the channel sets. It takes one of the pool's connections."""
+        notified = Notification()
 
         def on_notify(*_: object) -> None:
+            notified.set()
+
+        def on_lost(*_: object) -> None:
+            notified.is_lost = True
             notified.set()
 
         with self._translate_errors():
@@ -160,9 +168,11 @@ class ConnectionPool:
         try:
             with self._translate_errors():
                 await connection.add_listener(channel, on_notify)
+                connection.add_termination_listener(on_lost)
             yield notified
         finally:
             with suppress(*_UNAVAILABLE):
+                connection.remove_termination_listener(on_lost)
                 await connection.remove_listener(channel, on_notify)
             await self._pool.release(connection)
 

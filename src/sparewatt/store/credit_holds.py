@@ -82,6 +82,19 @@ class CreditHoldStore(Store):
         async with self._pool.transaction() as connection:
             return await drop_hold_within(connection, hold_id)
 
+    async def release_unasked(self, hold_id: str, account_id: AccountId) -> bool:
+        """Release what was held for a request that was not inserted. False, and nothing changes, if there is one.
+
+        A hold has the id of its request, and two callers may use one id at once: a hold that one of them gives back may
+        be the other's, whose tokens are on their way.
+        """
+        async with self._pool.transaction() as connection:
+            await connection.execute(sql("lock_chain_requests_of"), account_id)
+            if await connection.fetchval(sql("delete_unasked_hold"), hold_id) is None:
+                return False
+            await connection.execute(sql("drop_slices"), f"hold:{hold_id}")
+            return True
+
     async def has_unconverted(self) -> bool:
         """Whether a payout batch has something to make tokens of."""
         return bool(await self._pool.value("has_holds_to_convert"))

@@ -25,6 +25,10 @@ from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
+from sparewatt.store.lease_acts import LeaseActStore
+from sparewatt.store.lease_matches import LeaseMatchStore
+from sparewatt.store.lease_orders import LeaseOrderStore
+from sparewatt.store.lease_sites import LeaseSiteStore
 from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.market_events import MarketEventStore
 from sparewatt.store.model_aliases import ModelAliasStore
@@ -109,8 +113,12 @@ class Database:
         self.chain_restarts = ChainRestartStore(pool)
         self.history = HistoryStore(pool)
         self.market_events = MarketEventStore(pool)
+        self.lease_acts = LeaseActStore(pool)
+        self.lease_matches = LeaseMatchStore(pool)
+        self.lease_orders = LeaseOrderStore(pool)
         self.ledger = LedgerStore(pool)
         self.model_aliases = ModelAliasStore(pool)
+        self.lease_sites = LeaseSiteStore(pool)
         self.node_results = NodeResultStore(pool)
         self.node_timings = NodeTimingStore(pool)
         self.delivered_tokens = DeliveredTokenStore(pool)

@@ -36,6 +36,11 @@ class ExitStore(Store):
         """Of every address that ever asked for one."""
         return await self._pool.rows_as(_seen_exit, "exits_seen")
 
+    async def ready_at_of(self, account_id: AccountId) -> int | None:
+        """When the exit that an account waits for is ready, in chain time; None if the contract has none of it."""
+        found: int | None = await self._pool.value("exit_ready_at", account_id)
+        return found
+
     async def deposited_at(self, address: str) -> int:
         """What was deposited for an address and has not left again, in micro-USD."""
         return int(await self._pool.value("deposited_at", address))

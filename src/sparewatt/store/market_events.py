@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import asyncpg
 
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.chain import EventPosition
-from sparewatt.store.connection_pool import Store
+from sparewatt.store.connection_pool import Notification, Store
+
+CHANNEL = "market_events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,16 @@ class MarketEvents:
     start_block: int
     indexed_block: int
     depth: int
+    attempt_s: int
+    """The time of an attempt, as the chain's process read it from the contracts."""
     events: tuple[ChainEvent, ...]
 
 
 class MarketEventStore(Store):
+    def changed(self) -> AbstractAsyncContextManager[Notification]:
+        """Set whenever events came into the index or were removed from it."""
+        return self._pool.listening(CHANNEL)
+
     async def events_after(self, position: EventPosition, *, names: Sequence[str], limit: int) -> MarketEvents | None:
         """In the chain's order; `names` are written `contract.event`. None while there is no index."""
         contracts, _, events = zip(*(name.partition(".") for name in names), strict=True)
@@ -42,8 +51,14 @@ class MarketEventStore(Store):
             start_block=index["start_block"],
             indexed_block=index["indexed_block"],
             depth=index["depth"],
+            attempt_s=index["attempt_s"],
             events=found,
         )
+
+    async def events_of_lease(self, order_id: str, *, names: Sequence[str], limit: int) -> list[ChainEvent]:
+        """Of one order and its lease, in the chain's order."""
+        contracts, _, events = zip(*(name.partition(".") for name in names), strict=True)
+        return [_event(row) for row in await self._pool.rows("events_of_lease", order_id, contracts, events, limit)]
 
 
 def _event(row: asyncpg.Record) -> ChainEvent:

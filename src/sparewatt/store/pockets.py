@@ -17,6 +17,10 @@ from sparewatt.store.migrations import PgConnection
 
 POCKETS_LISTED_MAX = 100_000
 NANO_PER_MICRO = 1_000
+REFUND_RETRY_S = 3_600.0
+"""After a refund that failed."""
+REFUND_QUIET_S = 10.0
+"""After the last request of an address: a renter's next order is paid with what is owed, and need not wait for it."""
 
 
 class Pocket(Enum):
@@ -140,6 +144,10 @@ class PocketStore(Store):
     async def owned(self) -> list[OwnedPocketRow]:
         """The pockets of all accounts."""
         return await self._pool.rows_as(_owned_row, "owned_pockets", POCKETS_LISTED_MAX)
+
+    async def list_refunds(self, *, limit: int) -> list[OwnedPocketRow]:
+        """What the escrow owes to accounts at addresses that nothing is asked for at the moment."""
+        return await self._pool.rows_as(_owned_row, "refunds_due", REFUND_RETRY_S, REFUND_QUIET_S, limit)
 
     async def micro_of(self, account_id: AccountId) -> dict[Pocket, int]:
         """The sums of an account's pockets."""

@@ -70,6 +70,8 @@ class LeaseParams(RequestParams, frozen=True):
     """Of CANCEL, PAUSE, RESUME, CLOSE and TOP_UP."""
 
     order_id: Hash32
+    asked: str = ""
+    """Of a top-up that is part of something else: what was asked for."""
 
 
 class UpdateParams(RequestParams, frozen=True):
@@ -80,7 +82,9 @@ class UpdateParams(RequestParams, frozen=True):
     rate_uusd: int
     duration_s: int
     seq: int
-    """The number of the update, one above the last."""
+    """The number of the update, above the last."""
+    asked: str = ""
+    """As the renter asked for it, since the duration depends on when that was."""
 
 
 class RegisterParams(RequestParams, frozen=True):
@@ -115,6 +119,8 @@ class WithdrawParams(RequestParams, frozen=True):
     """Of the contract that owes: `escrow`, `stake_registry`, …; or ALL_CONTRACTS."""
     receiver: ChainAddress | None = None
     """None: into the account's credits."""
+    only_owed: bool = False
+    """Bring back what this contract owes the address itself, and leave other tokens there alone."""
 
 
 class ExitParams(RequestParams, frozen=True):

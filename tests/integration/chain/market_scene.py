@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from sparewatt.evm.contract_abi import Contracts, shipped_abis
 from sparewatt.evm.json_rpc import HttpTransport, RpcClient
 from sparewatt.evm.log_reader import BlockBatch, LogReader, Reorg
 from sparewatt.evm.transactions import sign_transaction
-from sparewatt.market.chain_records import MarketState
+from sparewatt.market.chain_records import MarketState, OrderRecord
 from sparewatt.market.chain_view import ChainView, RollbackTooDeep
 from sparewatt.market.rule import book_of, commit_of, leaf_of, task_of
 from sparewatt.protocol.contracts.match import NO_PROVIDER, Bid, OrderTerms, Profile, ReputationSnapshot, Vote
@@ -42,6 +42,39 @@ OPERATORS = [key(701), key(702)]
 VOTE_KEYS = {OPERATORS[0].address: key(801), OPERATORS[1].address: key(802)}
 
 TERMS = order_terms(latency_value=0, ignore=(BOB.address,))
+
+
+def match_arguments(
+    order: OrderRecord,
+    prices: Mapping[str, int],
+    profiles: Sequence[Profile],
+    *,
+    snapshot_root: str,
+    commit: Callable[[Bid], bytes],
+    votes: Callable[[Vote], list[tuple[bytes, int]]],
+) -> tuple[object, ...]:
+    """Of `accept_match`: the bids of these providers, ranked and voted for."""
+    raw_id = bytes.fromhex(order.order_id[2:])
+    bids = {
+        provider: Bid(raw_id, order.attempt, provider, price, b"\2" * 32, b"\4" * 32)
+        for provider, price in prices.items()
+    }
+    known = {profile.provider: profile for profile in profiles}
+    book = book_of(raw_id, [leaf_of(order.terms, bid, known[provider]) for provider, bid in bids.items()])
+    task = task_of(
+        book,
+        attempt=order.attempt,
+        policy_hash=struct_hash(order.terms),
+        snapshot_epoch=order.snapshot_epoch,
+        snapshot_root=bytes.fromhex(snapshot_root[2:]),
+        stake_version=order.stake_version,
+    )
+    candidates = [
+        (book.leaves[index].values(), book.tree.path(index), commit(bids[book.leaves[index].provider]))
+        for index in book.ranking[:3]
+    ]
+    vote = Vote(raw_id, order.attempt, 0, struct_hash(task))
+    return task.values(), 0, order.terms.values(), candidates, votes(vote)
 
 
 @dataclass
@@ -117,38 +150,25 @@ class MarketScene:
         weights = self.view.latest.weights_at(self.view.latest.stake_version)
         return [(self.signed(keys[each.vote_key], "task_manager", message), each.history_index) for each in weights]
 
-    async def order(self, *, terms: OrderTerms = TERMS, deposit: int = 5 * USD) -> str:
+    async def order(self, *, terms: OrderTerms = TERMS, deposit: int = 5 * USD, spec_hash: bytes = b"\3" * 32) -> str:
         await self.fund(RENTER, "escrow", deposit)
         head = await self.client.head()
-        values = (terms.values(), b"\3" * 32, deposit, head.unix_s + 3_600, 3)
+        values = (terms.values(), spec_hash, deposit, head.unix_s + 3_600, 3)
         await self.send(RENTER, "deployment_order", "create_order", *values)
         await self.follow()
         return list(self.view.latest.orders)[-1]
 
     async def match(self, order_id: str, prices: Mapping[str, int]) -> None:
         """Bids by their providers, certified by all validators."""
-        order, raw_id = self.view.latest.orders[order_id], bytes.fromhex(order_id[2:])
-        bids = {
-            provider: Bid(raw_id, order.attempt, provider, price, b"\2" * 32, b"\4" * 32)
-            for provider, price in prices.items()
-        }
-        profiles = {profile.provider: profile for profile in self.profiles}
-        book = book_of(raw_id, [leaf_of(order.terms, bid, profiles[provider]) for provider, bid in bids.items()])
-        snapshot = self.view.latest.snapshots[order.snapshot_epoch]
-        task = task_of(
-            book,
-            attempt=order.attempt,
-            policy_hash=struct_hash(order.terms),
-            snapshot_epoch=order.snapshot_epoch,
-            snapshot_root=bytes.fromhex(snapshot.root[2:]),
-            stake_version=order.stake_version,
+        order = self.view.latest.orders[order_id]
+        arguments = match_arguments(
+            order,
+            prices,
+            self.profiles,
+            snapshot_root=self.view.latest.snapshots[order.snapshot_epoch].root,
+            commit=self._commit,
+            votes=self.votes,
         )
-        candidates = [
-            (book.leaves[index].values(), book.tree.path(index), self._commit(bids[book.leaves[index].provider]))
-            for index in book.ranking[:3]
-        ]
-        votes = self.votes(Vote(raw_id, order.attempt, 0, struct_hash(task)))
-        arguments = (task.values(), 0, order.terms.values(), candidates, votes)
         await self.send(RENTER, "task_manager", "accept_match", *arguments)
         await self.follow()
 

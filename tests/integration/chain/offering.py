@@ -22,7 +22,8 @@ from sparewatt.protocol.link.frames import NodeKeyRequest
 from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.ledger import Transfer
-from tests.integration.chain.settling import CUSTODY, Settling
+from tests.integration.chain.settling import Settling
+from tests.integration.chain.stepped_chain import CUSTODY
 
 SPECS = NodeSpecs(
     name="n",

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from sparewatt.core.errors import InsufficientCredits, InvalidField, UnprocessableContent
+from sparewatt.chain.money.exits import ExitWorker
+from sparewatt.core.clock import SystemClock
+from sparewatt.core.errors import ContractsOutdated, InsufficientCredits, InvalidField, UnprocessableContent
 from sparewatt.core.money import Nano
 from sparewatt.localnet.anvil import Anvil
-from tests.integration.chain.bookkeeping import DOLLAR, RECEIVER, Bookkeeping, quick_plan, walk_with_mishaps
+from tests.integration.chain.bookkeeping import EXIT_S, RECEIVER, Bookkeeping, quick_plan
+from tests.integration.chain.money_walk import walk_with_mishaps
 from tests.integration.chain.settling import OWNER, USER, open_settling
+from tests.integration.chain.stepped_chain import DOLLAR
 
 T = TypeVar("T")
 
@@ -22,7 +27,7 @@ T = TypeVar("T")
 async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkeeping]:
     async with open_settling(anvil.url, dsn, tmp_path / "chain", test_money=True, plan=quick_plan()) as settling:
         keeping = Bookkeeping(settling)
-        await keeping.post_snapshot()
+        await keeping.settling.post_snapshot()
         yield keeping
 
 
@@ -49,12 +54,26 @@ async def test_an_exit_is_held_shown_and_paid(books: Bookkeeping) -> None:
     await books.settling.round()
     assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 15 * DOLLAR
     await books.check()
+    await check_that_a_quiet_chain_gets_its_block(books.settling.worker.exits)
     await books.until_paid_out()
     row = await books.until_ended(request_id)
     assert row.reason is None
     assert await books.settling.tokens_at(RECEIVER) == 15_000_000
     assert await books.balance(f"credits:{USER}") == 4 * DOLLAR
     await books.check()
+
+
+class LateClock(SystemClock):
+    unix_s = staticmethod(lambda: time.time() + EXIT_S + 10)
+
+
+async def check_that_a_quiet_chain_gets_its_block(exits: ExitWorker) -> None:
+    """Without blocks a chain's time stands still, and the exit would never be paid."""
+    await exits.step()
+    assert not exits.needs_block
+    exits.clock = LateClock()
+    await exits.step()
+    assert exits.needs_block
 
 
 async def test_a_bond_comes_back_to_credits(books: Bookkeeping) -> None:
@@ -81,7 +100,7 @@ async def test_an_exit_by_wallet_is_held_at_first_sight_and_released_when_the_ch
     await settling.follower.catch_up()
     await settling.worker.exits.step()
     assert await settling.database.ledger.reserved([f"credits:{USER}"]) == 15 * DOLLAR
-    await books.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
+    await books.settling.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
     await settling.client.request("anvil_rollback", 1)
     await settling.follower.catch_up()
     await settling.worker.exits.step()
@@ -92,9 +111,9 @@ async def test_while_the_index_is_read_anew_holds_stay(books: Bookkeeping) -> No
     await books.deposit(20, "one")
     await books.ask_exit(15, "e")
     await books.settling.round()
-    await books.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
+    await books.settling.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
     await books.settling.follower.begin(rebuild=True)
-    await books.execute("UPDATE chain_index SET head_number = block_number + 9")
+    await books.settling.execute("UPDATE chain_index SET head_number = block_number + 9")
     await books.settling.worker.exits.step()
     assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 15 * DOLLAR
 
@@ -183,7 +202,8 @@ async def test_a_gateway_withdraws_collects_and_audits(books: Bookkeeping) -> No
     service = books.service
     row = await while_it_works(books, service.withdraw(USER, Nano(4 * DOLLAR), receiver=RECEIVER, reference="w"))
     assert row.result["micro"] == 4_000_000
-    assert (await service.holdings(USER)).held_for_exits == 4 * DOLLAR
+    holdings = await service.holdings(USER)
+    assert (holdings.held_for_exits, holdings.exit_ready_at) == (4 * DOLLAR, row.result["ready_at"])
     with pytest.raises(UnprocessableContent, match="under way"):
         await service.withdraw(USER, DOLLAR, receiver=None, reference="another")
     report = await while_it_works(books, service.audit())
@@ -206,6 +226,15 @@ async def test_credits_that_never_were_on_the_chain_cannot_leave_by_it_and_stay_
         await while_it_works(books, books.service.withdraw(USER, Nano(DOLLAR), receiver=None, reference="w"))
     assert (await books.service.holdings(USER)).held_for_exits == 0
     assert "refused" not in await books.settling.database.chain.count_outbox()
+
+
+async def test_a_withdrawal_that_contracts_of_another_release_prevent_holds_nothing(books: Bookkeeping) -> None:
+    """Nobody would give it back: the process that does is the one that cannot work."""
+    await books.deposit(2, "one")
+    await books.settling.database.chain.set_problem("The contracts are of another release.")
+    with pytest.raises(ContractsOutdated):
+        await books.service.withdraw(USER, Nano(DOLLAR), receiver=None, reference="w")
+    assert (await books.service.holdings(USER)).held_for_exits == 0
 
 
 async def test_more_than_there_is_or_than_was_deposited_cannot_be_withdrawn(books: Bookkeeping) -> None:

@@ -17,16 +17,9 @@ from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain_requests import ChainRequestState, NewChainRequest
 from sparewatt.store.request_params import ChainRequestKind, ExitParams
-from tests.integration.chain.bookkeeping import (
-    DOLLAR,
-    DOLLAR_MICRO,
-    EXIT_S,
-    RECEIVER,
-    STAKER,
-    Bookkeeping,
-    quick_plan,
-)
-from tests.integration.chain.settling import DEPTH, USER, open_settling
+from tests.integration.chain.bookkeeping import EXIT_S, RECEIVER, Bookkeeping, quick_plan
+from tests.integration.chain.settling import USER, open_settling
+from tests.integration.chain.stepped_chain import DEPTH, DOLLAR, DOLLAR_MICRO, STAKER
 
 GATEWAY = "gateway"
 OWN = SigningKey(bytes(31) + b"\x4f")
@@ -37,7 +30,7 @@ CREDITS = f"credits:{USER}"
 async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkeeping]:
     async with open_settling(anvil.url, dsn, tmp_path / "chain", test_money=True, plan=quick_plan()) as settling:
         keeping = Bookkeeping(settling)
-        await keeping.post_snapshot()
+        await keeping.settling.post_snapshot()
         yield keeping
 
 
@@ -48,7 +41,7 @@ async def reserve(books: Bookkeeping, usd: int, *, have: int = 0) -> int:
 
 
 async def pass_the_grace(books: Bookkeeping) -> None:
-    await books.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
+    await books.settling.execute("UPDATE credit_holds SET at = now() - interval '1 minute'")
 
 
 # exits and what gateways have reserved
@@ -192,7 +185,7 @@ async def test_an_address_with_deposits_of_its_own_is_not_taken_until_they_have_
     with pytest.raises(UnprocessableContent, match="request_exit"):
         await books.service.set_own_address(USER, OWN.address, signature)
     await settling.send(settlement.encode_call("request_exit", DOLLAR_MICRO), OWN)
-    await books.pass_time(EXIT_S)
+    await books.settling.pass_time(EXIT_S)
     await settling.send(settlement.encode_call("exit", OWN.address), OWN)
     await books.check()
     row = await books.service.set_own_address(USER, OWN.address, signature)
@@ -215,7 +208,7 @@ async def test_an_exit_stays_held_while_its_payment_is_not_indexed(books: Bookke
     await books.deposit(20, "one")
     await books.ask_exit_by_wallet(20)
     await books.settling.round()
-    await books.pass_time(EXIT_S)
+    await books.settling.pass_time(EXIT_S)
     await pass_the_grace(books)
     await books.settling.follower.catch_up()
     await exit_by_anyone(books)
@@ -235,16 +228,15 @@ async def test_a_deposit_is_held_for_an_old_exit_before_anyone_can_reserve_it(bo
     await settling.database.credit_holds.release(f"exit:{books.address}")
     await books.spend("answer", written=500_000_000)  # twenty dollars
 
-    passed_s = 0
-
     async def is_hopeless() -> bool:
-        nonlocal passed_s
-        passed_s += 10
-        await books.pass_time(10)
+        """Its end is decided, and not sent yet."""
+        await books.settling.pass_time(10)
         await pass_the_grace(books)
-        return passed_s > EXIT_S and await settling.database.credit_holds.find(f"exit:{books.address}") is None
+        (seen,) = await settling.database.exits.list_seen()
+        return await settling.database.chain.find(f"exit:{books.address}:{seen.ready_at}:0") is not None
 
-    await settling.until(is_hopeless, "the exit is still held")
+    await settling.until(is_hopeless, "the exit is not ended")
+    assert await settling.database.credit_holds.find(f"exit:{books.address}") is None
     await settling.deposit_by_wallet(books.address, 20 * DOLLAR_MICRO, STAKER)
     await exit_by_anyone(books)
     assert await reserved_between_events(books) == 0
@@ -260,7 +252,7 @@ async def test_a_deposit_and_its_exit_that_nobody_watched_are_posted_with_nothin
     await settling.deposit_by_wallet(books.address, 20 * DOLLAR_MICRO, STAKER)
     await settling.client.request("anvil_setBalance", books.address, hex(10**20))
     await books.ask_exit_by_wallet(20)
-    await books.pass_time(EXIT_S)
+    await books.settling.pass_time(EXIT_S)
     await exit_by_anyone(books)
     assert await reserved_between_events(books) == 0
     assert (await books.balance(CREDITS), await books.balance(f"wallet:{USER}")) == (0, 20 * DOLLAR)

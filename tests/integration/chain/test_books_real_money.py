@@ -1,4 +1,4 @@
-"""Money that is worth something: no faucet helps, roots wait for the guardian, credits leave by payout roots."""
+"""Money that is worth something: a token of others, no faucet, roots that wait, credits that leave by payout roots."""
 
 from __future__ import annotations
 
@@ -7,24 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from sparewatt.chain.contracts import get_current_record, shipped_contracts
+from sparewatt.chain.follower import ChainFollower
 from sparewatt.chain.money.root_poster import RootAction, next_root_action
-from sparewatt.chain.money.settlement_contract import SETTLEMENT
+from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN
 from sparewatt.core.errors import InvalidField, UnprocessableContent
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.address_proof import address_proof_digest
 from sparewatt.protocol.signing import SigningKey
-from tests.integration.chain.bookkeeping import DOLLAR, DOLLAR_MICRO, Bookkeeping, quick_plan
+from tests.integration.chain.bookkeeping import Bookkeeping, quick_plan
+from tests.integration.chain.money_walk import rebuild_and_compare
 from tests.integration.chain.setting import GUARDIAN_KEY
 from tests.integration.chain.settling import OWNER, USER, open_settling
+from tests.integration.chain.stepped_chain import DOLLAR, DOLLAR_MICRO
 
 WALLET = SigningKey(bytes(31) + b"\x77")
 
 
 @pytest.fixture
 async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkeeping]:
-    async with open_settling(anvil.url, dsn, tmp_path / "chain", test_money=False, plan=quick_plan()) as settling:
+    """As on a public network. The token is others' too; its faucet stands for however they come by theirs."""
+    async with open_settling(
+        anvil.url, dsn, tmp_path / "chain", test_money=False, plan=quick_plan(), foreign_token=True
+    ) as settling:
         keeping = Bookkeeping(settling)
-        await keeping.post_snapshot()
+        await keeping.settling.post_snapshot()
         await settling.deposit_by_wallet(keeping.address, 20 * DOLLAR_MICRO, WALLET)
         for _ in range(4):
             await settling.round()
@@ -32,14 +39,13 @@ async def books(anvil: Anvil, dsn: str, tmp_path: Path) -> AsyncIterator[Bookkee
 
 
 async def test_credits_become_a_lease_by_way_of_a_payout_root(books: Bookkeeping) -> None:
-    leases = books.leases
-    row = await leases.order(USER, await books.order_params(), deposit_micro=5 * DOLLAR_MICRO, reference="first")
+    request_id = await books.ask_order(5, "first")
     assert await books.settling.database.ledger.reserved([f"credits:{USER}"]) == 5 * DOLLAR
     for _ in range(3):
         await books.settling.round()
     assert await books.balance(f"credits:{USER}") == 15 * DOLLAR  # in a batch, under delay
     assert await books.balance("network:payouts") == 5 * DOLLAR
-    await books.until_ended(row.id, pass_s=10)
+    await books.until_ended(request_id, pass_s=10)
     assert await books.balance(f"escrow:{USER}") == 5 * DOLLAR
     assert await books.balance("network:payouts") == 0
     await books.check()
@@ -48,15 +54,13 @@ async def test_credits_become_a_lease_by_way_of_a_payout_root(books: Bookkeeping
 async def test_free_credits_pay_for_no_lease(books: Bookkeeping) -> None:
     await books.give(30)
     with pytest.raises(Exception, match="do not cover"):
-        await books.leases.order(
-            USER, await books.order_params(), deposit_micro=21 * DOLLAR_MICRO, reference="too much"
-        )
+        await books.ask_order(21, "too much")
 
 
 async def test_what_became_tokens_cannot_exit_a_second_time(books: Bookkeeping) -> None:
     """The lie: credits into a lease, and an exit of the deposit they came from."""
-    row = await books.leases.order(USER, await books.order_params(), deposit_micro=15 * DOLLAR_MICRO, reference="first")
-    await books.until_ended(row.id, pass_s=10)
+    request_id = await books.ask_order(15, "first")
+    await books.until_ended(request_id, pass_s=10)
     await books.ask_exit_by_wallet(20)
     await books.until_paid_out()
     assert await books.balance(f"credits:{USER}") == 0
@@ -177,12 +181,60 @@ async def test_while_money_stands_at_the_held_address_it_stays(books: Bookkeepin
         await books.service.set_own_address(USER, WALLET.address, await prove(books, WALLET))
 
 
+# a token that is not ours
+
+
+async def send_tokens(books: Bookkeeping, receiver: str, micro: int) -> None:
+    token = books.settling.contracts[TOKEN]
+    await books.settling.send(token.encode_call("faucet", WALLET.address, micro), WALLET)
+    await books.settling.send(token.encode_call("transfer", receiver, micro), WALLET)
+
+
+async def transfers_indexed(books: Bookkeeping) -> list[tuple[str, int]]:
+    found = await books.settling.database.chain.events_after(
+        (-1, 0), up_to_block=10**9, names=["token.Transfer"], limit=1_000
+    )
+    return [(event.args["receiver"], event.args["amount"]) for event in found]
+
+
+async def test_transfers_of_held_addresses_are_in_the_books_and_those_of_strangers_are_not_even_read(
+    books: Bookkeeping,
+) -> None:
+    await send_tokens(books, books.address, 3 * DOLLAR_MICRO)
+    await send_tokens(books, "0x" + "99" * 20, 7)
+    for _ in range(4):
+        await books.settling.round()
+    assert await transfers_indexed(books) == [(books.address, 3 * DOLLAR_MICRO)]
+    assert await books.balance(f"wallet:{USER}") == 3 * DOLLAR
+    await books.check()
+    await books.collect("in")
+    assert (await books.balance(f"wallet:{USER}"), await books.balance(f"credits:{USER}")) == (0, 23 * DOLLAR)
+    await books.check()
+    await rebuild_and_compare(books)
+
+
+async def test_the_index_of_a_release_that_did_not_follow_it_is_read_anew(books: Bookkeeping, tmp_path: Path) -> None:
+    """Also for the books: what they have already is not posted twice, what they lack is."""
+    settling = books.settling
+    contracts = shipped_contracts(get_current_record(tmp_path / "chain"))
+    old = ChainFollower(settling.client, settling.database.chain, contracts, start_block=1)
+    await old.begin()
+    await send_tokens(books, books.address, 3 * DOLLAR_MICRO)
+    await old.catch_up()
+    assert await transfers_indexed(books) == []
+    await settling.execute("UPDATE chain_readers SET name = 'books' WHERE name = 'books_and_transfers'")
+    await settling.follower.begin()
+    await books.check()
+    assert await books.balance(f"wallet:{USER}") == 3 * DOLLAR
+    assert await books.balance(f"credits:{USER}") == 20 * DOLLAR
+
+
 # another chain
 
 
 async def test_on_another_chain_what_stood_in_contracts_is_credits_again(books: Bookkeeping) -> None:
-    row = await books.leases.order(USER, await books.order_params(), deposit_micro=5 * DOLLAR_MICRO, reference="first")
-    await books.until_ended(row.id, pass_s=10)
+    request_id = await books.ask_order(5, "first")
+    await books.until_ended(request_id, pass_s=10)
     assert await books.balance(f"escrow:{USER}") == 5 * DOLLAR
     await books.settling.database.chain.leave_chain()
     assert (await books.balance(f"escrow:{USER}"), await books.balance(f"credits:{USER}")) == (0, 20 * DOLLAR)
@@ -195,7 +247,7 @@ async def test_on_another_chain_what_stood_in_contracts_is_credits_again(books: 
 @pytest.mark.parametrize("pocket", ["wallet", "owed", "bond"])
 async def test_a_difference_names_the_account_and_the_pocket(books: Bookkeeping, pocket: str) -> None:
     id_ = f"escrow:{books.address}" if pocket == "owed" else books.address
-    await books.execute("INSERT INTO chain_pockets VALUES ($1, $2, $3, 7)", pocket, id_, books.address)
+    await books.settling.execute("INSERT INTO chain_pockets VALUES ($1, $2, $3, 7)", pocket, id_, books.address)
     report = await books.audit()
     assert not report.in_order
     found = {(each.account, each.pocket, each.id, each.books_micro, each.chain_micro) for each in report.differences}
@@ -204,11 +256,11 @@ async def test_a_difference_names_the_account_and_the_pocket(books: Bookkeeping,
 
 async def test_the_pool_and_what_the_books_owe_are_compared(books: Bookkeeping) -> None:
     await books.check()
-    await books.execute("DELETE FROM chain_events WHERE event = 'Deposited'")
+    await books.settling.execute("DELETE FROM chain_events WHERE event = 'Deposited'")
     index = await books.settling.database.chain.index()
     assert index is not None
     report = await books.settling.worker.auditor.compare(final_block=index.block_number - 1)
     assert [(each.pocket, each.books_micro) for each in report.differences] == [("pool", 0)]
-    await books.execute("INSERT INTO balances VALUES ('credits:acc_owner', 30000000000)")
+    await books.settling.execute("INSERT INTO balances VALUES ('credits:acc_owner', 30000000000)")
     report = await books.settling.worker.auditor.compare(final_block=index.block_number - 1)
     assert report.uncovered_nano == 30 * DOLLAR

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace as with_changes
 from pathlib import Path
@@ -22,10 +21,12 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.chain import OutboxState
 from sparewatt.store.chain_requests import ChainRequestState
 from sparewatt.store.request_params import ChainRequestKind, ReopenParams
-from tests.integration.chain.requesting import DOLLAR, DOLLAR_MICRO, SENDERS, TERMS, Requesting, open_requesting
+from tests.integration.chain.killed_lives import killed_process
+from tests.integration.chain.requesting import SENDERS, Requesting, open_requesting
 from tests.integration.chain.setting import OPERATOR
+from tests.integration.chain.single_order import order_one
+from tests.integration.chain.stepped_chain import DOLLAR, DOLLAR_MICRO, TERMS
 
-ROOT = Path(__file__).parents[3]
 ACCOUNTS, KILLS, CHAOS_S = 10, 8, 120.0
 DONE, FAILED = ChainRequestState.DONE, ChainRequestState.FAILED
 NOWHERE = "0x" + "77" * 32
@@ -73,14 +74,11 @@ async def ask_of_many(requesting: Requesting) -> dict[AccountId, list[str]]:
 
 
 async def live_through_kills(anvil: Anvil, dsn: str) -> None:
-    argv = ("-m", "tests.integration.chain.requesting", anvil.url, dsn, str(anvil._folder), "1", str(KILLS))
-    process = await asyncio.create_subprocess_exec(sys.executable, *argv, cwd=ROOT)
-    try:
-        async with asyncio.timeout(CHAOS_S):
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
+    async with (
+        asyncio.timeout(CHAOS_S),
+        killed_process("tests.integration.chain.requesting", anvil.url, dsn, anvil._folder) as kill,
+    ):
+        await kill(1, KILLS)
 
 
 async def test_fifty_requests_over_a_stuck_key_and_kills_end_once_and_in_order(
@@ -202,12 +200,12 @@ async def test_an_order_that_the_contract_refuses_gives_the_credits_back(request
     account = await requesting.make_account(1, promo=10 * DOLLAR)
     asked = await requesting.order_params()
     refused = replace(asked, terms=with_changes(TERMS, commit_ms=0))
-    row = await requesting.leases.order(account, refused, deposit_micro=DOLLAR_MICRO, reference="bad")
-    (ended,) = await requesting.until_ended([row.id])
+    request_id = await order_one(requesting.leases, account, refused, deposit_micro=DOLLAR_MICRO, reference="bad")
+    (ended,) = await requesting.until_ended([request_id])
     assert ended.state is FAILED
     assert ended.reason == "the contract says BAD_WINDOW."
     await requesting.round()
-    assert await requesting.database.credit_holds.find(row.id) is None
+    assert await requesting.database.credit_holds.find(request_id) is None
     again = await requesting.until_ended([await requesting.order(account, "good")])
     assert again[0].state is DONE  # what the faucet gave for the first one pays for it
     assert await requesting.balances(account) == (0, 9 * DOLLAR)
@@ -216,15 +214,15 @@ async def test_an_order_that_the_contract_refuses_gives_the_credits_back(request
 # what may be asked
 
 
-async def test_the_same_reference_is_one_order_and_never_another(requesting: Requesting) -> None:
-    account, asked = await requesting.make_account(1, promo=10 * DOLLAR), await requesting.order_params()
-    leases = requesting.leases
-    first = await leases.order(account, asked, deposit_micro=DOLLAR_MICRO, reference="o")
-    assert (await leases.order(account, asked, deposit_micro=DOLLAR_MICRO, reference="o")).id == first.id
+async def test_the_same_reference_is_one_request_and_never_another(requesting: Requesting) -> None:
+    account = await requesting.make_account(1, promo=10 * DOLLAR)
+    assert await requesting.order(account, "o") == await requesting.order(account, "o")
+    first = await requesting.leases.top_up(account, NOWHERE, micro=DOLLAR_MICRO, reference="t")
+    assert (await requesting.leases.top_up(account, NOWHERE, micro=DOLLAR_MICRO, reference="t")).id == first.id
     with pytest.raises(IdReused):
-        await leases.order(account, asked, deposit_micro=2 * DOLLAR_MICRO, reference="o")
+        await requesting.leases.top_up(account, NOWHERE, micro=2 * DOLLAR_MICRO, reference="t")
     held = await requesting.database.credit_holds.held_by(account)
-    assert held == {"request": DOLLAR}
+    assert held == {"request": 2 * DOLLAR}
 
 
 async def test_orders_at_once_keep_to_the_limit_and_hold_nothing_beyond_it(

@@ -27,7 +27,8 @@ from sparewatt.protocol.api.ledger import ChainAudit
 from sparewatt.store.database import Database
 from sparewatt.store.ledger import Transfer
 from tests.integration.chain.restarting import age, chain_process, settings_for, until
-from tests.integration.chain.settling import OWNER, USER, _make_account
+from tests.integration.chain.settling import OWNER, USER
+from tests.integration.chain.stepped_chain import ensure_account
 from tests.integration.money.samples import delivery, job, settle
 
 ROOT = Path(__file__).parents[3]
@@ -88,7 +89,7 @@ async def make_older_network(anvil: Anvil, dsn: str) -> dict[str, int]:
     settings = settings_for(anvil.url, dsn, anvil._folder)
     async with chain_process(settings) as database:
         for account in (USER, OWNER):
-            await _make_account(database, account)
+            await ensure_account(database, account)
         await deposit(database, 20, reference="before")
         claimed = await earn(database, "one", written=1_000_000)
         await claim(database)
@@ -167,7 +168,7 @@ async def crash(anvil: Anvil, dsn: str, checkpoint: str) -> int | None:
 async def test_where_money_is_no_test_money_the_process_stops_and_gateways_say_why(anvil: Anvil, dsn: str) -> None:
     playing = settings_for(anvil.url, dsn, anvil._folder)
     async with chain_process(playing) as database:
-        await _make_account(database, USER)
+        await ensure_account(database, USER)
     age(anvil._folder, "escrow")
     record = json.loads((anvil._folder / "contracts.json").read_bytes())
     for flags in ({"test_money": False}, {"deploy": False}):
@@ -194,7 +195,7 @@ async def test_tokens_that_an_older_release_did_not_book_become_credits(dsn: str
     database = await Database.connect(dsn)
     connection = await asyncpg.connect(dsn)
     try:
-        address, stranger = await _make_account(database, OWNER), "0x" + "9" * 40
+        address, stranger = await ensure_account(database, OWNER), "0x" + "9" * 40
         for number, (sender, receiver, amount) in enumerate(
             [(stranger, address, 700), (address, stranger, 200), (stranger, stranger, 5_000)]
         ):

@@ -75,9 +75,13 @@ class Attack:
     behaviour: Behaviour
     session: aiohttp.ClientSession
     make_token: Callable[[], Awaitable[str]]
+    client_key: str
+    """Of somebody without nodes."""
     nodes: list[HostileNode] = field(default_factory=list)
     let_in: int = 0
     """How many of its first nodes have joined."""
+    notes: list[str] = field(default_factory=list)
+    """What else was wrong while it went on, in sentences."""
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
@@ -174,6 +178,8 @@ class Behaviour:
     specs: Callable[[Attack], NodeSpecs] = for_nothing
     beside: Callable[[Attack], Awaitable[None]] | None = None
     """What goes on without being asked, until it returns or is cancelled."""
+    ends_by_itself: bool = False
+    """Whether that is waited for: it comes to an end."""
     nodes: int = 1
     owners: int = 1
     """Accounts that the nodes belong to, by turns."""

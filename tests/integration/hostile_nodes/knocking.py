@@ -31,6 +31,8 @@ from tests.integration.hostile_nodes.behaviour import (
 from tests.integration.hostile_nodes.liar import JOIN_S
 
 REJOIN_S_MAX = 10.0
+LISTED_NODES, LISTED_OWNERS, LIST_READERS = 20, 4, 4
+"""Five nodes of 200 models for each account: as many as it may have."""
 KNOCK_PAUSE_S = 0.05
 UPGRADE = (
     "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -142,6 +144,42 @@ async def crowd(attack: Attack) -> None:
     await asyncio.Event().wait()
 
 
+async def read_lists(attack: Attack) -> None:
+    """Some at once, to the last page; meanwhile the gateway says that it is well."""
+    reading = asyncio.gather(*(_read_all_pages(attack) for _ in range(LIST_READERS)))
+    answered = 0
+    while not reading.done():
+        answered += await _is_health_told(attack)
+    models = await reading
+    if min(models) < LISTED_NODES * MODELS_PER_NODE_MAX:
+        attack.notes.append(f"a list had {min(models)} models of {attack.let_in} nodes")
+    if not answered:
+        attack.notes.append("/healthz was not told while lists were read")
+
+
+async def _read_all_pages(attack: Attack) -> int:
+    """How many models of this crowd are on them."""
+    after, models = "", 0
+    headers = {"authorization": f"Bearer {attack.client_key}"}
+    while True:
+        async with attack.session.get(f"{attack.root_url}/v1/nodes{after}", headers=headers) as reply:
+            told = await reply.json()
+        assert reply.status == 200, told
+        models += sum(len(node["models"]) for node in told["data"] if node["name"].startswith("crowd-"))
+        if told["next"] is None:
+            return models
+        after = f"?after={told['next']}"
+
+
+async def _is_health_told(attack: Attack) -> bool:
+    wait_s = attack.behaviour.bounds.extra_wait_s_max
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s), attack.session.get(f"{attack.root_url}/healthz") as reply:
+            return reply.status == 200
+    attack.notes.append(f"/healthz took more than {wait_s:g} s")
+    return False
+
+
 async def same_key_twice(attack: Attack) -> None:
     """One node that joins again and again without leaving: each link replaces the last."""
     for node in itertools.cycle(attack.nodes):
@@ -175,6 +213,16 @@ KNOCKING = (
     _sockets("long-hellos", "400 first messages of a megabyte", long_hello),
     Behaviour(name="churn", lie="nodes of 200 models each join and leave", beside=churn, nodes=0, is_alone=True),
     Behaviour(name="crowd", lie="nodes of 200 models each join and stay", beside=crowd, nodes=0, is_alone=True),
+    Behaviour(
+        name="long-lists",
+        lie="20 nodes of 200 models each, and four clients that read all pages of the list",
+        beside=read_lists,
+        ends_by_itself=True,
+        specs=lambda attack: crowded(len(attack.nodes)),
+        nodes=LISTED_NODES,
+        owners=LISTED_OWNERS,
+        is_alone=True,
+    ),
     Behaviour(name="same-key", lie="joins with one key again and again", specs=at_usual_price, beside=same_key_twice),
     Behaviour(name="reconnecting", lie="hangs up and joins all the time", specs=at_usual_price, beside=reconnecting),
     _sockets("silent-sockets", "400 WebSockets that say nothing", silent_upgrade, rejoin=True),

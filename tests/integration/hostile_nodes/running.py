@@ -35,6 +35,8 @@ PATIENCE_S = 5.0
 """How much longer than the bound on a wait a client stays, to see what comes of it."""
 FAILURES_MAX = 4
 """After so many the verdict is clear, and the rest is not asked."""
+ENDS_S = 60.0
+"""Within which what ends by itself must have ended."""
 REJOIN_S_MAX = 40.0
 """Then it counts as never."""
 POLL_S = 0.1
@@ -118,6 +120,7 @@ class Runner:
             behaviour=behaviour,
             session=self.session,
             make_token=lambda: self._token(next(by_turns)),
+            client_key=self.attacked.clients[0].key,
         )
         findings = Findings(behaviour=behaviour, calm_wait_s=self.calm_wait_s)
         try:
@@ -128,6 +131,7 @@ class Runner:
         await self._until_serving()
         findings.liars = attack.node_ids
         findings.let_in = attack.let_in
+        findings.notes += attack.notes
         findings.jobs_given = sum(node.opened for node in attack.nodes)
         self._owners += [(findings, owner) for owner in owners]
         return findings
@@ -142,7 +146,7 @@ class Runner:
             others = self._ask_bystanders(attack.model, self.scale.requests, topic, patience_s)
             findings.bystanders, findings.pinned = await asyncio.gather(others, pinned)
             if going_on is not None:
-                await asyncio.wait([going_on], timeout=max(0.0, began_s + self.scale.storm_s - time.monotonic()))
+                await self._wait_beside(behaviour, going_on, began_s, findings)
             is_rejoining = self.restarts and behaviour.bounds.rejoin_s_max is not None
             findings.rejoin_s = await self._rejoin() if is_rejoining else None
         finally:
@@ -150,6 +154,14 @@ class Runner:
                 going_on.cancel()
                 with suppress(asyncio.CancelledError):
                     await going_on
+
+    async def _wait_beside(
+        self, behaviour: Behaviour, going_on: asyncio.Future[None], began_s: float, findings: Findings
+    ) -> None:
+        least_s = ENDS_S if behaviour.ends_by_itself else self.scale.storm_s
+        await asyncio.wait([going_on], timeout=max(0.0, began_s + least_s - time.monotonic()))
+        if behaviour.ends_by_itself and not going_on.done():
+            findings.notes.append(f"what went on beside was not over after {ENDS_S:.0f} s")
 
     async def _rejoin(self) -> float | None:
         """Seconds from the restart of all honest nodes until they serve; None if they do not come back."""

@@ -219,3 +219,16 @@ def test_a_process_charges_tokens_times_the_number_of_processes() -> None:
 def test_the_buckets_of_several_processes_admit_as_much_as_one_alone() -> None:
     buckets = [TokenBuckets(burst=10, per_s=1, share=2) for _ in range(2)]
     assert sum(each.take("a", now_s=0.0) == 0.0 for each in buckets for _ in range(20)) == 10
+
+
+def test_a_bucket_that_is_full_again_takes_no_memory() -> None:
+    buckets = TokenBuckets(burst=2, per_s=1.0)
+    for number in range(100):
+        assert buckets.take(f"stranger {number}", now_s=0.0) == 0.0
+    buckets.take("busy", now_s=0.0)
+    buckets.take("busy", now_s=0.5)
+    assert len(buckets) == 101
+    buckets.take("new", now_s=1.0)
+    assert len(buckets) == 2, "the busy one and the new one"
+    assert buckets.take("busy", now_s=1.0) == 0.0
+    assert buckets.take("busy", now_s=1.0) > 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 from bench.measured_speed import ERROR_MAX, DirectTiming, Measured, compare, measure, time_directly
@@ -28,11 +30,22 @@ async def measured(server: CurveServer, clock: VirtualClock) -> Measured:
     return await measure(meter, MODEL, slots=64, context_length=8192)
 
 
-async def test_what_a_node_finds_is_what_direct_timings_show() -> None:
+@pytest.fixture(scope="module")
+def found() -> Measured:
+    """One measurement for all: it is the expensive part, and changes nothing of the server."""
+
+    async def once() -> Measured:
+        clock = VirtualClock()
+        async with clock.running():
+            return await measured(CurveServer(clock, CURVE), clock)
+
+    return asyncio.run(once())
+
+
+async def test_what_a_node_finds_is_what_direct_timings_show(found: Measured) -> None:
     clock = VirtualClock()
     async with clock.running():
         server = CurveServer(clock, CURVE)
-        found = await measured(server, clock)
         timings = await time_directly(JobTimer(server, clock), MODEL, slots=64)
     assert [(each.answers, round(each.tokens, -3)) for each in timings] == [
         (0, 2000),
@@ -45,20 +58,15 @@ async def test_what_a_node_finds_is_what_direct_timings_show() -> None:
     assert all(abs(row.error) < ERROR_MAX / 3 for row in rows), rows
 
 
-async def test_a_quick_measurement_takes_what_is_fixed_for_a_cost_of_the_prompt() -> None:
-    clock = VirtualClock()
-    async with clock.running():
-        server = CurveServer(clock, CURVE)
-        found = await measured(server, clock)
+def test_a_quick_measurement_takes_what_is_fixed_for_a_cost_of_the_prompt(found: Measured) -> None:
     assert found.quick.ttft_s == 0.0
     assert found.quick.prefill_tps < found.full.prefill_tps
 
 
-async def test_a_server_that_became_slower_is_seen() -> None:
+async def test_a_server_that_became_slower_is_seen(found: Measured) -> None:
     clock = VirtualClock()
     async with clock.running():
         server = CurveServer(clock, CURVE)
-        found = await measured(server, clock)
         server.curve = msgspec.structs.replace(CURVE, prefill_tps=20_000.0, decode_tps=100.0)
         rows = compare(await time_directly(JobTimer(server, clock), MODEL, slots=64), found.full)
     assert all(row.error < -ERROR_MAX for row in rows), rows

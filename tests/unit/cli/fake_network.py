@@ -23,6 +23,8 @@ class CannedReply:
     pieces: Sequence[bytes] | None = None
     ends: bool = True
     """Whether a chunked answer is ended as HTTP wants, or the connection just closes."""
+    is_lost: bool = False
+    """The connection closes without a byte."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class FakeNetwork:
 
     def fail(self, route: str, status: int, code: str | None, message: str = "It failed.") -> None:
         self.on(route, {"error": {"message": message, "type": "t", "param": None, "code": code}}, status=status)
+
+    def lose(self, route: str) -> None:
+        """Take the request and close the connection."""
+        self.answers[route] = CannedReply(is_lost=True)
 
     def streams(self, *pieces: bytes, ends: bool = True, headers: Mapping[str, str] | None = None) -> None:
         self.on("POST /v1/chat/completions", pieces=pieces, ends=ends, headers=headers or {})
@@ -71,6 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
         unknown = {"error": {"message": "No such path.", "type": "t", "param": None, "code": "not_found"}}
         canned = self.network.answers.get(f"{self.command} {self.path}", CannedReply(unknown, status=404))
         self.close_connection = True
+        if canned.is_lost:
+            return
         if canned.pieces is None:
             self._send_whole(canned)
         else:

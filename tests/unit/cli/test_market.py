@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import cast
 
 import msgspec
 import pytest
 
 from sparewatt.api.market.tables import published_tables
 from sparewatt.core.errors import NoChain
-from tests.unit.api.market.test_market import RUNNING, get, market_of
+from sparewatt.leasing.relay.vote_counts import RecentVoteCounts
+from tests.unit.api.market.test_market import RUNNING, SomeVotes, get, market_of
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
 from tests.unit.gateway.small_gateway import make_services, running
-from tests.unit.market.market_events import ALICE, VOTE_KEY, validator, weighed
+from tests.unit.market.market_events import ALICE, OTHER_OPERATOR, VOTE_KEY, validator, weighed
 
 ANSWER = msgspec.to_builtins(published_tables()[0])
 
@@ -48,7 +50,9 @@ def test_a_filter_that_is_no_address_is_refused_before_it_is_sent(network: FakeN
 async def replies() -> dict[str, object]:
     """What a gateway answers of the life of an order."""
     services = make_services()
-    services.market = await market_of([*RUNNING, validator(), weighed(VOTE_KEY, version=1, weight=9, total=9)])
+    stakes = [validator(OTHER_OPERATOR), weighed(VOTE_KEY, version=1, weight=9, total=9)]
+    services.market = await market_of([*RUNNING, *stakes])
+    services.recent_votes = cast("RecentVoteCounts", SomeVotes())
     async with running(services) as client:
         paths = ("orders", "leases", "providers", "validators")
         return {path: (await get(client, path))[1] for path in paths}
@@ -60,7 +64,7 @@ async def replies() -> dict[str, object]:
         ("orders", ["matched", "$3.00", "$5.00", ALICE[:18]]),
         ("leases", ["active", "$2.00", ALICE[:18]]),
         ("providers", ["active", ALICE[:18]]),
-        ("validators", ["https://v.example", "Stake version 1", "none yet"]),
+        ("validators", ["https://v.example", "0 of 0", "7 of 10", "Stake version 1", "none yet"]),
     ],
 )
 def test_the_market_is_printed(network: FakeNetwork, run: Run, noun: str, words: list[str]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import time
 from collections.abc import Iterator
 
 import click
 import pytest
 
 from sparewatt.cli.main import cli
-from sparewatt.cli.param_types import ADDRESS, NUMBER, FiniteRange
+from sparewatt.cli.param_types import ADDRESS, MOMENT, NUMBER, FiniteRange
 
 
 def options_of(command: click.Command, *, name: str) -> Iterator[tuple[str, click.Parameter]]:
@@ -64,3 +66,24 @@ def test_an_address_stays_as_it_was_written(text: str) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="40 hex digits"):
         ADDRESS.convert(text, None, None)
+
+
+def test_a_time_of_day_is_the_next_one_and_a_duration_counts_from_now() -> None:
+    now = dt.datetime.now().astimezone()
+    for hours in (-1, 1):
+        text = f"{now + dt.timedelta(hours=hours):%H:%M}"
+        found = dt.datetime.fromtimestamp(MOMENT.convert(text, None, None)).astimezone()
+        assert (found > now, f"{found:%H:%M}") == (True, text)
+        assert found - now < dt.timedelta(hours=26)
+    assert abs(MOMENT.convert("2h", None, None) - time.time() - 7_200) < 60
+
+
+def test_a_date_with_a_time_is_taken_in_its_zone() -> None:
+    assert MOMENT.convert("2100-01-01T00:00+00:00", None, None) == 4_102_444_800.0
+    assert MOMENT.convert(MOMENT.convert("2100-01-01T00:00", None, None), None, None) > 4_000_000_000
+
+
+@pytest.mark.parametrize("text", ["", "soon", "25:00", "12:61", "1999-01-01T00:00", "99999-01-01", "0h"])
+def test_what_is_no_time_to_come_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        MOMENT.convert(text, None, None)

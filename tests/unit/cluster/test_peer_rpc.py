@@ -100,7 +100,7 @@ def test_every_question_has_an_answer() -> None:
     answered = [handler.question.name for handler in peer_handlers(services, endpoint_groups(services))]
     asked = [question.name for question in vars(questions).values() if isinstance(question, PeerQuestion)]
     assert sorted(answered) == sorted(asked)
-    assert len(set(answered)) == 12
+    assert len(set(answered)) == 13
 
 
 async def test_a_process_that_is_not_there_is_left_out() -> None:

@@ -18,6 +18,8 @@ from sparewatt.gateway.routes import endpoint_groups
 from sparewatt.gateway.services import Services
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.node_row import NodeState
+from sparewatt.link.gateway_end import NodeLink
+from sparewatt.link.send_queue import SendQueue
 from sparewatt.protocol.api.operations import Pulse
 from sparewatt.store.database import KeyTerms
 from sparewatt.testing.clocks import ManualClock
@@ -112,6 +114,20 @@ async def test_one_process_counts_uptime(pair: Pair) -> None:
     clock_of(pair.second).advance(SILENT_S)
     assert pair.second.peers.counts_uptime()
     assert make_services().peers.counts_uptime()
+
+
+async def test_of_the_processes_with_a_link_to_a_node_the_first_speaks_for_all(pair: Pair) -> None:
+    for services in (pair.first, pair.second):
+        services.links.links[node_id(1)] = NodeLink(
+            node_id(1), send_queue=SendQueue(), observer=services.links, clock=services.clock
+        )
+        services.links.version += 1
+    await pair.exchange()
+    first, second = pair.first.peers, pair.second.peers
+    assert (first.is_first_with_link(node_id(1)), second.is_first_with_link(node_id(1))) == (True, False)
+    assert second.is_first_with_link(node_id(2)), "the first has no link to this one"
+    clock_of(pair.second).advance(SILENT_S)
+    assert second.is_first_with_link(node_id(1)), "the first is gone"
 
 
 async def test_a_pulse_counts_what_all_processes_did(pair: Pair) -> None:

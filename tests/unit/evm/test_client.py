@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from sparewatt.core.errors import ChainRefused, ChainUnavailable
-from sparewatt.evm.client import EvmClient
+from sparewatt.evm.client import GAS_SPARE, EvmClient
 from sparewatt.evm.json_rpc import RpcClient
 from sparewatt.evm.model import ChainIdentity, ContractCall, GasFees, TransactionReceipt
 from sparewatt.testing.clocks import InstantClock
@@ -70,6 +70,15 @@ async def test_a_block_is_read() -> None:
     assert (head.unix_s, head.base_fee_wei) == (100, 7)
     assert transport.calls == [("eth_getBlockByNumber", ["latest", False])]
     assert await client.header(5) == head
+
+
+@pytest.mark.parametrize(
+    ("bloom", "has_logs"),
+    [({"logsBloom": "0x" + "00" * 256}, False), ({"logsBloom": "0x" + "00" * 255 + "10"}, True), ({}, True)],
+)
+async def test_an_empty_bloom_filter_says_that_a_block_has_no_logs(bloom: dict[str, Any], *, has_logs: bool) -> None:
+    client, _ = a_client(eth_getBlockByNumber=a_block(**bloom))
+    assert (await client.head()).has_logs is has_logs
 
 
 async def test_a_block_that_is_not_there_is_none() -> None:
@@ -152,7 +161,7 @@ async def test_a_contract_is_called_at_a_block() -> None:
 
 async def test_gas_is_estimated_with_room_unless_the_call_says_how_much() -> None:
     client, transport = a_client(eth_estimateGas="0x64")
-    assert await client.gas_limit(ContractCall("", b"\3"), sender=OURS) == 150
+    assert await client.gas_limit(ContractCall("", b"\3"), sender=OURS) == 150 + GAS_SPARE
     assert transport.calls[0][1] == [{"data": "0x03", "from": OURS}]
     assert await client.gas_limit(ContractCall("", b"", gas_limit=7), sender=OURS) == 7
 
@@ -192,3 +201,17 @@ async def test_small_questions_have_small_answers() -> None:
     assert not await client.has_transaction(bytes(32))
     with pytest.raises(ChainRefused):
         await client.code(OURS)
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        ("anvil/v1.2.3", "anvil/v1.2.3"),
+        ("a\nb\x00c" + "d" * 200, "abc" + "d" * 97),
+        (ValueError("no such method"), ""),
+        ({"name": "anvil"}, ""),
+    ],
+)
+async def test_the_node_s_program_is_named_as_far_as_it_tells(told: Any, known: str) -> None:
+    client, _ = a_client(web3_clientVersion=told)
+    assert await client.client_version() == known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -114,6 +115,19 @@ def test_events_are_numbered_within_their_transaction_whatever_the_order_they_ca
         a_log(TRANSFER, *topics, data=data, index=2, tx_hash=b"\x0e" * WORD),
     ]
     assert [(event.log_index, event.ordinal) for event in contracts.decode_logs(logs)] == [(1, 0), (2, 0), (3, 1)]
+
+
+def test_logs_of_a_foreign_contract_do_not_change_the_numbers_of_ours() -> None:
+    """How many of them are fetched depends on whose addresses we hold."""
+    artifacts, addresses = {name: Artifact(abi=ABI) for name in ("ours", "token")}, {"ours": OTHER, "token": ADDRESS}
+    contracts = Contracts(artifacts, addresses, foreign={"token"})
+    topics, data = (padded(ADDRESS), padded(OTHER)), bytes(WORD)
+    foreign = [a_log(TRANSFER, *topics, data=data, index=index) for index in (1, 2)]
+    ours = [replace(a_log(TRANSFER, *topics, data=data, index=index), address=OTHER) for index in (3, 4)]
+    alone = [(event.contract, event.ordinal) for event in contracts.decode_logs(ours)]
+    assert alone == [("ours", 0), ("ours", 1)]
+    together = [(event.contract, event.ordinal) for event in contracts.decode_logs([*foreign, *ours])]
+    assert together == [("token", 0), ("token", 1), *alone]
 
 
 def test_a_contract_that_is_not_deployed_is_named_with_the_command_that_deploys_it() -> None:

@@ -198,15 +198,84 @@ async def test_a_reorg_behind_the_next_block_gives_no_batch(chain: MemoryChain) 
     await read_all(reader)
 
     class Late(MemoryChain):
-        async def head(self) -> BlockHeader:
+        async def header(self, number: int) -> BlockHeader | None:
+            found = await super().header(number)
             if self.fork == 0:
-                self.reorganise(9, then=3)
-            return await super().head()
+                self.reorganise(9, then=4)
+            return found
 
     late = Late(headers=list(chain.headers), said=dict(chain.said))
+    late.mine(2)
     reader.client = late
     assert await reader.step() is None
     assert await reader.step() == Reorg(9)
+
+
+@dataclass
+class CountingChain(MemoryChain):
+    asked: list[str] = field(default_factory=list)
+
+    async def head(self) -> BlockHeader:
+        self.asked.append("head")
+        return await super().head()
+
+    async def header(self, number: int) -> BlockHeader | None:
+        self.asked.append("header")
+        return await super().header(number)
+
+    async def logs(self, first: int, last: int, addresses: Sequence[str]) -> list[RawLog]:
+        self.asked.append("logs")
+        return await super().logs(first, last, addresses)
+
+
+async def counted_step(chain: CountingChain, reader: LogReader) -> tuple[BlockBatch | Reorg | None, list[str]]:
+    chain.asked.clear()
+    return await reader.step(), list(chain.asked)
+
+
+async def test_a_look_at_an_unchanged_chain_is_one_request() -> None:
+    chain = CountingChain()
+    chain.mine(11)
+    reader = await a_reader(chain)
+    await read_all(reader)
+    assert await counted_step(chain, reader) == (None, ["head"])
+
+
+@pytest.mark.parametrize(("trusts_bloom", "asked"), [(True, ["head"]), (False, ["head", "logs", "header"])])
+async def test_an_empty_bloom_spares_the_logs_only_where_it_is_trusted(*, trusts_bloom: bool, asked: list[str]) -> None:
+    chain = CountingChain()
+    chain.mine(11)
+    reader = await a_reader(chain)
+    reader.trusts_bloom = trusts_bloom
+    await read_all(reader)
+    chain.mine(says=False)
+    chain.headers[-1] = replace(chain.headers[-1], has_logs=False)
+    step, requests = await counted_step(chain, reader)
+    assert isinstance(step, BlockBatch)
+    assert (step.block.number, step.events, requests) == (11, (), asked)
+
+
+async def test_the_next_block_is_read_with_its_events_and_time() -> None:
+    chain = CountingChain()
+    chain.mine(11)
+    reader = await a_reader(chain)
+    await read_all(reader)
+    chain.mine()
+    step, requests = await counted_step(chain, reader)
+    assert isinstance(step, BlockBatch)
+    assert (what(step.events), step.events[0].unix_s) == ([11], GENESIS_S + 22)
+    assert requests == ["head", "logs", "header"]
+
+
+async def test_a_reorg_while_the_next_block_is_read_gives_no_batch() -> None:
+    chain = CountingChain()
+    chain.mine(11)
+    reader = await a_reader(chain)
+    events = await read_all(reader)
+    chain.mine()
+    chain.between = lambda: chain.reorganise(10, then=2)
+    assert await reader.step() is None
+    assert what(await read_all(reader, events))[-2:] == [1_011, 1_012]
 
 
 async def test_a_reorg_deeper_than_all_kept_blocks_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:

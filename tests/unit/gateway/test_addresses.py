@@ -11,7 +11,14 @@ import pytest
 
 from sparewatt.core.errors import StartupError
 from sparewatt.edge.server import CLIENT_UNSENT_BYTES_MAX, bind, listen
-from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, refuse_unlinkable, refuse_unsafe
+from sparewatt.gateway.addresses import (
+    own_hosts,
+    own_origins,
+    own_root_url,
+    own_site_url,
+    refuse_unlinkable,
+    refuse_unsafe,
+)
 from sparewatt.gateway.settings import GatewaySettings
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 (what is tested)
@@ -140,3 +147,34 @@ def test_a_port_is_shared_only_by_sockets_that_ask_for_it() -> None:
         first.listen()
         with pytest.raises(StartupError, match="Choose another --port"):
             bind("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ({}, "http://abc.localhost:8484/"),
+        ({"host": "::1"}, "http://abc.localhost:8484/"),
+        (NAMED, None),
+        ({"host": "192.0.2.7", **TLS}, None),
+        ({**NAMED, "sites_host": "Leases.Example."}, "https://abc.leases.example/"),
+        (
+            {"public_url": "https://gpu.example:8443", "sites_host": "leases.example"},
+            "https://abc.leases.example:8443/",
+        ),
+        ({"host": "192.0.2.7", "sites_host": "leases.example", **TLS}, "https://abc.leases.example:8484/"),
+    ],
+)
+def test_a_lease_has_a_public_address_where_there_are_names_for_it(given: dict[str, Any], url: str | None) -> None:
+    settings = GatewaySettings(**given)
+    refuse_unsafe(settings)
+    assert own_site_url(settings, "abc", port=8484) == url
+
+
+@pytest.mark.parametrize("sites_host", ["gpu.example", "example", "no name", "a/b", ".", "-"])
+def test_pages_of_tenants_do_not_share_the_dashboards_host(sites_host: str) -> None:
+    with pytest.raises(StartupError, match="--sites-host"):
+        refuse_unsafe(GatewaySettings(**NAMED, sites_host=sites_host))
+
+
+def test_a_tenants_origin_is_none_of_ours() -> None:
+    assert "http://abc.localhost:8484" not in own_origins(GatewaySettings(), port=8484)

@@ -121,7 +121,8 @@ def test_nothing_is_restored_over_a_file(tmp_path: Path) -> None:
 
 def test_keys_and_records_are_copied_and_runtime_files_are_not(tmp_path: Path) -> None:
     data, staging = tmp_path / "data", tmp_path / "staging"
-    kept = ["secret", "gateway.key", "chain/contracts.json", "nodes/node-1/node.key"]
+    kept = ["secret", "gateway.key", "chain/contracts.json", "nodes/node-1/node.key", "validators/1/vote.key"]
+    kept.append("validators/1/snapshots/7-00.json")
     passing = [
         "lock",
         "ready.json",
@@ -131,6 +132,8 @@ def test_keys_and_records_are_copied_and_runtime_files_are_not(tmp_path: Path) -
         "journals/gw/lock",
         ".x.tmp",
         "y.log",
+        "validators/1/signed.wal",
+        "validators/1/records/0x01-0.json",
     ]
     for name in kept + passing:
         (data / name).parent.mkdir(parents=True, exist_ok=True)

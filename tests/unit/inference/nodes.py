@@ -176,6 +176,7 @@ def table_of(*rows: NodeRow) -> NodeTable:
                 learned.reading, learned.writing = taught.reading, taught.writing
                 learned.output_tokens, learned.timed_jobs = taught.output_tokens, taught.timed_jobs
                 learned.reading_least, learned.writing_least = taught.reading_least, taught.writing_least
+                learned.loading_from_s = taught.loading_from_s
     return table
 
 

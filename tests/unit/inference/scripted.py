@@ -37,6 +37,7 @@ from sparewatt.protocol.link.frames import (
     encode_frame,
     encode_message,
 )
+from sparewatt.protocol.link.lease_tasks import LeaseAct, LeaseReport
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.link.receipts import SignedReceipts
 from sparewatt.testing.clocks import ManualClock
@@ -90,6 +91,8 @@ class Nobody:
     def on_receipt(self, node_id: NodeId, signed: SignedReceipts) -> None: ...
 
     def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None: ...
+
+    def on_lease(self, node_id: NodeId, said: LeaseAct | LeaseReport) -> None: ...
 
 
 class ScriptedNode:
@@ -157,8 +160,10 @@ class ScriptedNode:
     def end(self) -> None:
         self._say(encode_message(Opcode.END, JobEnd(load=NodeLoad()), stream=self._stream))
 
-    def fail(self, code: FailCode = "backend_broke", message: str = "it broke", *, ttft_s: float = 0.0) -> None:
-        failure = JobFailure(code=code, message=message, ttft_s=ttft_s)
+    def fail(
+        self, code: FailCode = "backend_broke", message: str = "it broke", *, ttft_s: float = 0.0, lease: str = ""
+    ) -> None:
+        failure = JobFailure(code=code, message=message, ttft_s=ttft_s, lease=lease)
         self._say(encode_message(Opcode.FAIL, failure, stream=self._stream))
 
     def lost(self) -> None:
@@ -243,6 +248,8 @@ class Stage:
         self.links = {node.id: node.link for node in self.nodes.values()}
         self.rules = rules or DispatchRules()
         self.prefixes = PrefixIndex()
+        self.leases: set[tuple[NodeId, str]] = set()
+        """Which the chain has just given to nodes."""
         self.dispatcher = Dispatcher(
             table=self.table,
             links=self.links,
@@ -251,6 +258,7 @@ class Stage:
             seed=7,
             clock=self.clock,
             prefixes=self.prefixes,
+            is_leased=lambda node_id, order_id: (node_id, order_id) in self.leases,
         )
         self.sink = RecordingSink()
 

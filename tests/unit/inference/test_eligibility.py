@@ -10,7 +10,7 @@ import pytest
 from sparewatt.core.ids import AccountId, ModelId
 from sparewatt.inference import eligibility as module
 from sparewatt.inference.dispatch.node_selection import match_through, no_match_error
-from sparewatt.inference.eligibility import Eligibility, PolicyGate
+from sparewatt.inference.eligibility import IDLE_S, Eligibility, PolicyGate
 from sparewatt.inference.matcher.explain import describe
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.model import AllowedNodes, Decision
@@ -234,7 +234,26 @@ def test_nothing_is_kept_of_a_model_that_nobody_has_any_more() -> None:
     assert (eligibility._facts, eligibility._highest, eligibility._uniform) == ({}, {}, {})
 
 
-def test_so_are_the_verdictsof_policies_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_that_nobody_uses_are_forgotten_while_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "VERDICTS_IDLE_MAX", 15)
+    fleet = Fleet(*(some_specs(region="de") for _ in range(10)))
+    eligibility = fleet.eligibility
+    for hours in (1, 2, 3):
+        fleet.gate(f"max_hourly<={hours}").stages()
+    fleet.clock.advance(IDLE_S + 1)
+    used = fleet.gate("max_hourly<=3")
+    used.stages()
+    eligibility.forget_idle()
+    assert (len(eligibility._verdicts), eligibility._verdict_count) == (1, 10)
+    assert list(eligibility._gates.values()) == [used]
+    fleet.clock.advance(10 * IDLE_S)
+    eligibility.forget_idle()
+    assert eligibility._verdict_count == 10, "few are kept for whoever comes back"
+    assert not eligibility._gates
+    assert fleet.allowed("max_hourly<=1") == list(range(1, 11))
+
+
+def test_so_are_the_verdicts_of_policies_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "VERDICTS_KEPT_MAX", 25)
     fleet = Fleet(*(some_specs(region="de") for _ in range(10)))
     for hours in range(10):

@@ -160,3 +160,21 @@ def test_what_is_cached_is_bounded() -> None:
     for number in range(MODELS_CACHED_MAX + 5):
         market.caps.usual(ModelId(f"model {number}"))
     assert len(market.caps._cached) <= MODELS_CACHED_MAX
+
+
+def test_a_price_that_no_cap_can_be_below_is_not_looked_up() -> None:
+    market = Market()
+    market.join(1, 0.2)
+    assert market.notice(1) is None
+    assert not market.caps._cached
+
+
+def test_nothing_is_kept_of_a_model_that_nobody_has_any_more() -> None:
+    market = Market()
+    market.join(1, 2.0)
+    market.cap_usd()
+    market.caps.forget_absent_models()
+    assert market.caps._cached
+    market.table.set_specs(node_id(1), some_specs(a_model(id="another")))
+    market.caps.forget_absent_models()
+    assert not market.caps._cached

@@ -23,7 +23,14 @@ from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.accounts import AccountRow
 from sparewatt.store.chain import ChainIndexRow, ChainStore
-from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, ChainRequestStore, NewChainRequest
+from sparewatt.store.chain_requests import (
+    OPEN_REQUESTS_MAX,
+    ChainRequestRow,
+    ChainRequestState,
+    ChainRequestStore,
+    NewChainRequest,
+    RequestUse,
+)
 from sparewatt.store.credit_holds import CreditHoldRow, CreditHoldStore
 from sparewatt.store.database import Database, NodeOwner
 from sparewatt.store.providers import (
@@ -102,6 +109,10 @@ class MemoryRequests(ChainRequestStore):
     async def find(self, request_id: str) -> ChainRequestRow | None:
         return self.rows.get(request_id)
 
+    async def use_of(self, account_id: AccountId, kind: ChainRequestKind, *, seconds: float) -> RequestUse:
+        recent = [row for row in self.rows.values() if (row.account_id, row.kind) == (account_id, kind)]
+        return RequestUse(OPEN_REQUESTS_MAX, [seconds] * len(recent))
+
     async def count_finished(self, address: str, kind: ChainRequestKind) -> int:
         ended = {ChainRequestState.DONE, ChainRequestState.FAILED}
         return sum((row.address, row.kind) == (address, kind) and row.state in ended for row in self.rows.values())
@@ -124,7 +135,8 @@ class MemoryRequests(ChainRequestStore):
 
 
 class MemoryHolds(CreditHoldStore):
-    def __init__(self) -> None:
+    def __init__(self, requests: MemoryRequests) -> None:
+        self._requests = requests
         self.free_nano = 0
         self.held: dict[str, tuple[int, bool]] = {}
 
@@ -135,7 +147,10 @@ class MemoryHolds(CreditHoldStore):
         self.held[hold.id] = (nano, with_promo)
         return replace(hold, paid_nano=Nano(nano))
 
-    async def release(self, hold_id: str) -> bool:
+    async def release_unasked(self, hold_id: str, account_id: AccountId) -> bool:
+        del account_id
+        if hold_id in self._requests.rows:
+            return False
         nano, _ = self.held.pop(hold_id, (0, False))
         self.free_nano += nano
         return nano > 0
@@ -163,7 +178,7 @@ class MarketDatabase(ListDatabase):
         super().__init__()
         self.providers = self.held_providers = MemoryProviders()
         self.chain_requests = self.sent = MemoryRequests(self.held_providers)
-        self.credit_holds = self.holds = MemoryHolds()
+        self.credit_holds = self.holds = MemoryHolds(self.sent)
         self.chain = self.index_of = MemoryChain()
         self.accounts = self.people = MemoryAccounts()
         self.node_owners: dict[NodeId, AccountId] = {NODE: OWNER}

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from sparewatt.core.errors import ChainUnavailable, ContractsOutdated, NoChain
-from sparewatt.leasing import market_index
 from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.market.chain_records import MarketState
 from sparewatt.market.event_fold import EVENT_NAMES, apply_event
 from sparewatt.protocol.contracts.chain_events import ChainEvent
+from sparewatt.store import market_fold
 from sparewatt.store.chain import EventPosition
 from sparewatt.store.market_events import MarketEvents
 from tests.unit.market.market_events import ORDER, OTHER_ORDER, a_life, an_event, in_blocks, lookup
@@ -38,7 +38,7 @@ class MemoryEvents:
         if not self.exists:
             return None
         behind = [event for event in self.events if (event.block_number, event.log_index) > position]
-        head = (self.generation, self.common_block, self.start_block, self.indexed_block, self.depth)
+        head = (self.generation, self.common_block, self.start_block, self.indexed_block, self.depth, 60)
         return MarketEvents(*head, tuple(behind[:limit]))
 
     def index(self, events: Sequence[ChainEvent], *, to_block: int) -> None:
@@ -88,7 +88,7 @@ async def test_it_is_built_from_the_stored_events_and_then_follows(source: Memor
 async def test_a_read_ends_in_the_middle_of_a_block(
     source: MemoryEvents, index: MarketIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(market_index, "EVENTS_PER_READ", 3)
+    monkeypatch.setattr(market_fold, "EVENTS_PER_READ", 3)
     events = in_blocks(a_life(), per_block=7)
     source.index(events, to_block=events[-1].block_number)
     await index.follow()
@@ -99,8 +99,8 @@ async def test_one_step_reads_only_so_much(
     source: MemoryEvents, index: MarketIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A market that is read in part is not shown: it would lack what happened since."""
-    monkeypatch.setattr(market_index, "EVENTS_PER_READ", 2)
-    monkeypatch.setattr(market_index, "READS_PER_STEP", 5)
+    monkeypatch.setattr(market_fold, "EVENTS_PER_READ", 2)
+    monkeypatch.setattr(market_fold, "READS_PER_STEP", 5)
     events = in_blocks(a_life())
     source.index(events, to_block=events[-1].block_number)
     await index.follow()
@@ -221,7 +221,7 @@ async def test_whatever_happens_to_the_index_the_market_is_that_of_its_events(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)  # noqa: S311 (repeatable)
-    monkeypatch.setattr(market_index, "EVENTS_PER_READ", rng.randint(1, 9))
+    monkeypatch.setattr(market_fold, "EVENTS_PER_READ", rng.randint(1, 9))
     source = MemoryEvents(depth=rng.randint(1, 5))
     index = MarketIndex(source, has_chain=True)
     life = a_life()

@@ -12,7 +12,7 @@ from sparewatt.core.money import Nano
 from sparewatt.ledger.request_holds import hold_for_request
 from sparewatt.store.chain_requests import NewChainRequest
 from sparewatt.store.request_params import ChainRequestKind
-from tests.unit.leasing.memory_market import MemoryHolds
+from tests.unit.leasing.memory_market import MemoryHolds, MemoryProviders, MemoryRequests
 
 REQUEST = NewChainRequest("bond:acc:1", ChainRequestKind.BOND, AccountId("acc"), "0x" + "1" * 40)
 
@@ -22,7 +22,7 @@ class BusyAccount:
     """Some of its credits are in the slice of a gateway, and idle there."""
 
     idle_nano: int
-    holds: MemoryHolds = field(default_factory=MemoryHolds)
+    holds: MemoryHolds = field(default_factory=lambda: MemoryHolds(MemoryRequests(MemoryProviders())))
     asked: list[AccountId] = field(default_factory=list)
 
     async def free_idle_slices(self, account: AccountId) -> None:

@@ -108,4 +108,5 @@ def test_a_balance_says_what_was_received_and_spent() -> None:
         moved=n(7),
         promo_ends_unix_s=None,
     )
-    assert (balance.total, balance.received, balance.spent) == (40, 85, 38)
+    assert (balance.total, balance.received, balance.spent) == (40, 78, 38)
+    assert balance.received - balance.spent == balance.total, "as OpenRouter's clients reckon what is left"

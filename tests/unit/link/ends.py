@@ -24,6 +24,7 @@ from sparewatt.protocol.link.frames import (
     SignedNodeKey,
     decode_frames,
 )
+from sparewatt.protocol.link.lease_tasks import LeaseAct, LeaseReport
 from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
 from sparewatt.protocol.link.receipts import SignedReceipts
 from sparewatt.testing.clocks import ManualClock
@@ -95,6 +96,7 @@ class Observer:
         self.rtts_s: list[float] = []
         self.receipts: list[SignedReceipts] = []
         self.node_keys: list[SignedNodeKey] = []
+        self.lease_words: list[LeaseAct | LeaseReport] = []
 
     def on_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
         self.specs.append(specs)
@@ -110,6 +112,9 @@ class Observer:
 
     def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None:
         self.node_keys.append(signed)
+
+    def on_lease(self, node_id: NodeId, said: LeaseAct | LeaseReport) -> None:
+        self.lease_words.append(said)
 
 
 class Runner:

@@ -92,6 +92,11 @@ def accepted(order_id: str = ORDER, *, attempt: int = 0, providers: tuple[str, .
     )
 
 
+def no_match(order_id: str = ORDER, *, attempt: int = 0, stake_version: int = 2, bid_count: int = 5) -> ChainEvent:
+    task = [order_id, attempt, HASH, 1, HASH, stake_version, HASH, bid_count, 0xFFFF, 0xFFFF, 0xFFFF]
+    return an_event("task_manager.NoMatch", order_id=order_id, attempt=attempt, task=task, round=0, signers=[VOTE_KEY])
+
+
 def created(lease_id: str = ORDER, *, provider: str = ALICE, term: int = 1, position: int = 0) -> ChainEvent:
     return an_event(
         "deployment_order.LeaseCreated",
@@ -194,8 +199,17 @@ def a_life() -> list[ChainEvent]:
         of_lease("LeaseResumed", confirm_by=START_S + 900),
         confirmed(BOB, term=2),
         stream_started(),
+        an_event(
+            "lease_moves.UpdateProposed",
+            lease_id=ORDER,
+            spec_hash=ZERO,
+            rate_uusd=1_500_000,
+            duration_s=99,
+            seq=4,
+        ),
         an_event("lease_moves.LeaseUpdated", lease_id=ORDER, spec_hash=ZERO, rate_uusd=1_500_000, duration_s=99, seq=4),
         of_lease("ReclaimNoticed", may_close_at=START_S + 999),
+        no_match(OTHER_ORDER),
         an_event("deployment_order.AttemptExpired", order_id=OTHER_ORDER, attempt=0, final=False),
         an_event("deployment_order.OrderUnmatched", order_id=OTHER_ORDER, attempt=0, reason=98),
         lookup(OTHER_ORDER, attempt=1, stake_version=3),

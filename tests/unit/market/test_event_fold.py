@@ -20,7 +20,8 @@ from sparewatt.market.chain_records import (
 )
 from sparewatt.market.event_fold import EVENT_NAMES, UnreadableEvent, apply_event
 from sparewatt.protocol.contracts.chain_events import ChainEvent
-from sparewatt.protocol.contracts.match import Task
+from sparewatt.protocol.contracts.match import NO_PROVIDER, Task
+from sparewatt.protocol.contracts.reasons import OrderOutcome
 from sparewatt.protocol.typed_message import struct_hash
 from tests.unit.market.market_events import (
     ALICE,
@@ -50,6 +51,7 @@ from tests.unit.market.market_events import (
     handed_over,
     in_blocks,
     lookup,
+    no_match,
     of_lease,
     registered,
     settled,
@@ -117,6 +119,28 @@ def test_a_certificate_keeps_the_record_that_later_calls_present() -> None:
     assert certificate.record.task_hash == struct_hash(task)
     assert [award.provider for award in certificate.record.chosen[:2]] == [ALICE, BOB]
     assert (certificate.bid_count, certificate.signers) == (5, (VOTE_KEY, OTHER_VOTE_KEY))
+    assert (certificate.accepted_at, certificate.has_winner) == (at(2), True)
+
+
+def test_a_certificate_that_nobody_was_eligible_names_no_provider() -> None:
+    order = folded(lookup(), no_match()).orders[ORDER]
+    assert order.certificate is not None
+    assert {award.provider for award in order.certificate.record.chosen} == {NO_PROVIDER}
+    assert not order.certificate.has_winner
+    assert (order.certificate.bid_count, order.certificate.signers) == (5, (VOTE_KEY,))
+    assert order.state is OrderState.OPEN, "the order's own event moves it"
+    assert folded(lookup(), no_match(), lookup(attempt=1)).orders[ORDER].certificate is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "bids", "outcome"),
+    [(97, 0, "NO_BIDS"), (97, 5, "NONE_ELIGIBLE"), (98, 0, "NO_QUORUM"), (99, 5, "NONE_PLACEABLE")],
+)
+def test_an_unmatched_order_says_whether_anybody_bid(reason: int, bids: int, outcome: str) -> None:
+    unmatched = an_event("deployment_order.OrderUnmatched", order_id=ORDER, attempt=0, reason=reason)
+    order = folded(lookup(), no_match(bid_count=bids), unmatched).orders[ORDER]
+    assert order.outcome == OrderOutcome[outcome]
+    assert folded(lookup()).orders[ORDER].outcome is None
 
 
 def test_a_new_attempt_has_no_certificate() -> None:
@@ -135,6 +159,14 @@ def test_an_order_ends_once_it_is_cancelled_or_has_expired(event: ChainEvent, st
     found = folded(lookup(), event)
     assert found.orders[ORDER].state is state
     assert (ORDER in found.ended_orders) is (state is not OrderState.OPEN)
+
+
+def test_a_cancelled_order_says_so_also_after_an_auction_that_nobody_won() -> None:
+    unmatched = an_event("deployment_order.OrderUnmatched", order_id=ORDER, attempt=0, reason=97)
+    cancelled = an_event("deployment_order.OrderCancelled", order_id=ORDER)
+    state = folded(lookup(), no_match(bid_count=0), unmatched, cancelled)
+    assert state.orders[ORDER].outcome == OrderOutcome.CANCELLED
+    assert folded(cancelled).orders == {}
 
 
 def test_an_expired_order_stays_expired_when_its_lease_is_closed_with_it() -> None:
@@ -177,6 +209,16 @@ def test_a_confirmed_lease_runs_and_pays_by_the_hour() -> None:
 def test_a_charge_before_the_start_lowers_the_deposit_and_starts_no_stream() -> None:
     stream = folded(*PLACED, settled(amount=10, deposit=4_999_990)).streams[ORDER]
     assert (stream.deposit_uusd, stream.paid_uusd, stream.rate_uusd) == (4_999_990, 0, 0)
+    assert (stream.charged_uusd, stream.refunded_uusd) == (10, None)
+
+
+def test_what_a_lease_cost_and_what_came_back_survives_pauses_and_its_end() -> None:
+    stopped = an_event("escrow.StreamStopped", lease_id=ORDER)
+    again = an_event("escrow.StreamStarted", lease_id=ORDER, payee=BOB, rate_uusd=1_000_000, end_at=START_S + 3_700)
+    refunded = an_event("escrow.Refunded", lease_id=ORDER, payer=RENTER, amount=4_999_970)
+    events = (settled(amount=10, deposit=4_999_990), stopped, again, settled(amount=20, deposit=4_999_970), stopped)
+    stream = folded(*RUNNING, *events, of_lease("LeaseClosed", reason=1), refunded).streams[ORDER]
+    assert (stream.deposit_uusd, stream.charged_uusd, stream.refunded_uusd) == (0, 30, 4_999_970)
 
 
 def test_a_pause_and_a_resumption_are_noted_with_their_times() -> None:
@@ -326,6 +368,19 @@ def test_old_versions_are_forgotten_and_history_indices_stay_those_of_the_contra
     assert state.weights_at(4) == [VoteWeight(VOTE_KEY, OPERATOR, 4, history_index=3)]
     with pytest.raises(KeyError):
         state.weights_at(3)
+
+
+def test_certificates_with_and_without_a_winner_count_the_votes_of_their_stake_version() -> None:
+    voting = folded(*TWO_VALIDATORS, lookup(), accepted(), no_match(OTHER_ORDER)).voting
+    assert (voting[OPERATOR].votes, voting[OPERATOR].certificates) == (2, 2)
+    assert (voting[OTHER_OPERATOR].votes, voting[OTHER_OPERATOR].certificates) == (1, 2)
+    assert voting[OTHER_OPERATOR].last_vote_at == at(len(TWO_VALIDATORS) + 2)
+
+
+def test_votes_of_a_forgotten_stake_version_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_fold, "STAKE_VERSIONS_KEPT", 1)
+    newer = weighed(VOTE_KEY, version=9, weight=1, total=5)
+    assert folded(*TWO_VALIDATORS, newer, accepted(), no_match()).voting == {}
 
 
 def test_a_validator_has_its_url_its_stake_and_its_penalties() -> None:

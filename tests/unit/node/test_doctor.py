@@ -19,7 +19,9 @@ from sparewatt.machine.spawn import free_port
 from sparewatt.node.doctor import (
     DoctorCheck,
     check_agent,
+    check_chain,
     check_clock,
+    check_containers,
     check_disk,
     check_gateway,
     check_gpus,
@@ -32,6 +34,8 @@ from sparewatt.node.doctor import (
 )
 from sparewatt.node.hardware.gpu import DetectedGpu
 from sparewatt.node.identity import KEY_FILE, load_or_create_key
+from sparewatt.node.leases.runtime.loading import NO_DRIVER
+from sparewatt.node.leases.runtime.model import RuntimeAbility, RuntimeTrouble
 from sparewatt.protocol.link.frames import LINK_PATH
 from sparewatt.protocol.link.node_report import GpuReading
 
@@ -211,11 +215,104 @@ async def test_diagnostics_of_a_machine_without_anything_list_what_is_missing(tm
         gateway_url=f"http://127.0.0.1:{free_port()}",
         token=None,
         backend_url=f"http://127.0.0.1:{free_port()}",
+        chain_url="localhost",
         insecure=False,
         measure=False,
         clock=SystemClock(),
     )
     assert found["ok"] is False
     wrong = {check["name"] for check in found["checks"] if check["verdict"] == "failure"}
-    assert wrong >= {"model server", "gateway"}
+    assert wrong >= {"model server", "gateway", "chain"}
     assert all(check.get("advice") for check in found["checks"] if check["verdict"] != "ok")
+
+
+# containers
+
+
+def test_containers_without_limits_are_a_failure_with_its_remedy() -> None:
+    trouble = RuntimeTrouble("neither Docker nor podman is installed", "Install one")
+    (found,) = check_containers(RuntimeAbility(troubles=(trouble,)))
+    assert (found.verdict, found.advice) == ("failure", "Install one")
+    assert verdicts(check_containers(NO_DRIVER)) == {"containers": "failure"}
+
+
+def test_containers_without_an_egress_table_are_a_warning() -> None:
+    able = RuntimeAbility(engine="podman 4.3.1", socket="/s", limits=True, egress=True, gpus="cdi")
+    assert verdicts(check_containers(able)) == {"containers": "ok", "egress": "ok", "GPUs in containers": "ok"}
+    trouble = RuntimeTrouble("no egress table: nft is not installed", "Install it")
+    less = check_containers(RuntimeAbility(engine="podman 4.3.1", limits=True, troubles=(trouble,)))
+    assert [check.verdict for check in less] == ["ok", "warning"]
+    assert "is watched" in less[0].found
+
+
+async def test_containers_are_tried_only_where_leases_are_offered(tmp_path: Path) -> None:
+    async def names(*, leases: bool) -> set[str]:
+        report = await run_diagnostics(
+            tmp_path,
+            gateway_url=None,
+            token=None,
+            backend_url=f"http://127.0.0.1:{free_port()}",
+            chain_url=None,
+            insecure=False,
+            measure=False,
+            clock=SystemClock(),
+            leases=leases,
+            container_socket=tmp_path / "none.sock",
+        )
+        return {check["name"] for check in report["checks"]}
+
+    assert "containers" not in await names(leases=False)
+    assert "containers" in await names(leases=True)
+    (tmp_path / "terms.json").write_text('{"leases": true}')
+    assert "containers" in await names(leases=False)
+
+
+# the owner's chain
+
+
+@asynccontextmanager
+async def chain_node(*, height: int = 90, chain_id: int = 31337) -> AsyncIterator[str]:
+    block = {"hash": "0x" + "1" * 64, "parentHash": "0x" + "2" * 64, "timestamp": "0x1"}
+
+    async def handle(request: web.Request) -> web.Response:
+        call = await request.json()
+        number = hex(height) if call["params"][:1] == ["latest"] else "0x0"
+        result = hex(chain_id) if call["method"] == "eth_chainId" else block | {"number": number}
+        return web.json_response({"jsonrpc": "2.0", "id": call["id"], "result": result})
+
+    app = web.Application()
+    app.router.add_post("/", handle)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/"))
+
+
+def market_status(**told: Any) -> dict[str, Any]:
+    return {"leases": True, "lease_market": {"chain_id": 31337, "told_height": 92} | told}
+
+
+async def test_a_chain_of_the_owners_choice_is_checked() -> None:
+    async with chain_node() as url:
+        (found,) = await check_chain(url, market_status(), clock=SystemClock())
+        assert found.verdict == "ok"
+        assert "block 90" in found.found
+        assert verdicts(await check_chain(url, None, clock=SystemClock())) == {"chain": "ok"}
+
+
+@pytest.mark.parametrize(("told", "word"), [({"chain_id": 1}, "the network's is 1"), ({"told_height": 94}, "94")])
+async def test_another_chain_or_one_behind_is_a_failure(told: dict[str, Any], word: str) -> None:
+    async with chain_node() as url:
+        (found,) = await check_chain(url, market_status(**told), clock=SystemClock())
+    assert found.verdict == "failure"
+    assert word in found.found
+
+
+async def test_a_chain_that_does_not_answer_is_a_failure() -> None:
+    (found,) = await check_chain(f"http://127.0.0.1:{free_port()}", market_status(), clock=SystemClock())
+    assert found.verdict == "failure"
+    assert "no bid" in found.advice
+
+
+async def test_without_a_chain_an_owner_of_leases_is_told_whose_word_counts() -> None:
+    (found,) = await check_chain(None, market_status(), clock=SystemClock())
+    assert (found.verdict, "gateway's word" in found.found) == ("warning", True)
+    assert await check_chain(None, {"leases": False}, clock=SystemClock()) == []

@@ -73,3 +73,15 @@ def test_a_node_without_a_model_learns_what_is_wanted() -> None:
     owner.clock.advance(NOTHING_AFTER_S)
     assert owner.heard == ["serves no model of the network yet", "asked for and served by nobody: wanted"]
     assert owner.hears() == []
+
+
+def test_a_price_that_keeps_requests_away_is_told_when_it_begins_and_kept_for_who_asks() -> None:
+    owner = Owner()
+    dear, dearer = (AssignedName("smollm2-135m", FILE, price_notice=notice) for notice in ("too dear", "far too dear"))
+    owner.hears(OURS)
+    assert owner.hears(dear) == [f"{FILE}: too dear"]
+    assert owner.hears(dearer) == []
+    assert owner.notices.prices == {FILE: "far too dear"}
+    assert owner.hears(OURS) == []
+    assert owner.notices.prices == {}
+    assert owner.hears(dear) == [f"{FILE}: too dear"], "it has begun again"

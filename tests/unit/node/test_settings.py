@@ -122,3 +122,26 @@ def test_what_is_no_public_name_is_refused_with_an_example(tmp_path: Path, given
 def test_too_many_hosts_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="more than 64"):
         node_settings(tmp_path, allow_fetch_hosts=" ".join(f"h{n}.example" for n in range(65))).fetch_hosts()
+
+
+def test_a_chain_of_the_owners_choice_is_kept_and_forgotten(tmp_path: Path) -> None:
+    save_settings(node_settings(tmp_path, chain_url="http://127.0.0.1:8545"))
+    saved = read_saved_settings(tmp_path)
+    assert merge_saved_settings({}, saved) == {"chain_url": "http://127.0.0.1:8545"}
+    assert merge_saved_settings({"chain_url": "none"}, saved) == {}
+
+
+def test_a_container_socket_is_kept_absolute_and_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_settings(node_settings(tmp_path, container_socket=Path("podman.sock")))
+    saved = read_saved_settings(tmp_path)
+    assert merge_saved_settings({}, saved) == {"container_socket": str(tmp_path / "podman.sock")}
+    assert merge_saved_settings({"container_socket": Path("auto")}, saved) == {}
+
+
+def test_a_machine_dir_is_kept_absolute_and_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_settings(node_settings(tmp_path, machine_dir=Path("machine")))
+    saved = read_saved_settings(tmp_path)
+    assert merge_saved_settings({}, saved) == {"machine_dir": str(tmp_path / "machine")}
+    assert merge_saved_settings({"machine_dir": Path("auto")}, saved) == {}

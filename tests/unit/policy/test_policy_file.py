@@ -6,7 +6,7 @@ import pytest
 
 from sparewatt.core.errors import BadRequest, InvalidField, StartupError, UnknownField
 from sparewatt.policy.model import Policy, Range
-from sparewatt.policy.policy_file import POLICY_FILE_CHARS_MAX, error_line, read_policy_file
+from sparewatt.policy.policy_file import POLICY_DOCUMENT, error_line, read_policy_file
 
 NORWAY = Policy(region=frozenset({"NO"}))
 
@@ -41,7 +41,7 @@ def test_a_policy_file_is_read(text: str, policy: Policy) -> None:
         "a: &a [x]\nb: &b [" + "*a," * 99 + "*a]\nc: [" + "*b," * 99 + "*b]",
         "allow_resume: yes please",
         "region: !!python/object:os.system [EU]\nx: 1",
-        "x" * (POLICY_FILE_CHARS_MAX + 1),
+        "x" * (POLICY_DOCUMENT.chars_max + 1),
     ],
 )
 def test_a_bad_policy_file_is_refused(text: str) -> None:

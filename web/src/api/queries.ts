@@ -1,5 +1,6 @@
 // The page's GET requests, one hook each. TanStack Query shares a reply between components and fetches it again.
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { isRunning } from "@/market/phases";
 import { api, ApiError, forgetLogin, hasLoggedIn, rememberLogin } from "./client";
 import { allPages, type PagedList } from "./pages";
 import type * as schema from "./schema";
@@ -80,3 +81,82 @@ export const PROVIDERS_PATH = "/v1/providers";
 export const useProviders = () => useGet<schema.ProviderList>(PROVIDERS_PATH, 5_000);
 export const useEarningsSummary = () => useGet<schema.EarningsSummaryReply>("/v1/earnings/summary", REFRESH_FAST_MS);
 export const useVersion = () => useGet<schema.VersionInfo>("/version", false);
+
+export type WhichOrders = "all" | "open";
+const MARKET_REFRESH_MS = 2_000;
+/** While an auction runs, which is a second or two on a local network. */
+const AUCTION_REFRESH_MS = 500;
+/** How long the gateway may wait for news of an auction before it answers, and the pause between two such requests. */
+const WATCH_WAIT_MS = 3_000;
+const WATCH_AGAIN_MS = 100;
+const listed = (which: WhichOrders) => `?which=${which}&limit=100`;
+
+export const useMarketOrders = (which: WhichOrders, isWanted = true) =>
+  useGet<schema.MarketOrderList>(isWanted ? `/v1/market/orders${listed(which)}` : null, MARKET_REFRESH_MS);
+export const useMarketOrder = (id: string) =>
+  useQuery({
+    queryKey: ["order", id],
+    queryFn: ({ signal }) => api<schema.MarketOrder>(`/v1/market/orders/${encodeURIComponent(id)}`, { signal }),
+    refetchInterval: (query) => (query.state.data?.state === "open" ? AUCTION_REFRESH_MS : MARKET_REFRESH_MS),
+    retry: false,
+  });
+export const useMarketLeases = (which: WhichOrders) => useGet<schema.MarketLeaseList>(`/v1/market/leases${listed(which)}`, MARKET_REFRESH_MS);
+export const useMarketProviders = () => useGet<schema.MarketProviderList>("/v1/market/providers?limit=200");
+export const useMarketValidators = () => useGet<schema.MarketValidatorList>("/v1/market/validators", REFRESH_FAST_MS);
+export const useMarketTables = () => useGet<schema.MarketTables>("/v1/market/tables", false);
+/** The newest attempt, for a list: of an auction that runs, it is asked again and again. */
+export const useLeaseMatch = (id: string | null) => useMatchQuery(id, ["lease-match", id], () => leaseMatchPath(id, {}), AUCTION_REFRESH_MS);
+/**
+ * One auction that is watched: the gateway answers as soon as it knows more. That keeps one of the few connections that a
+ * browser has to a host, so a page has one of these at most. An empty attempt is the newest.
+ */
+export const useWatchedMatch = (id: string | null, attempt: string) =>
+  useMatchQuery(id, ["watched-match", id, attempt], (before) => leaseMatchPath(id, { ...(attempt && { attempt }), ...waitFor(before) }), WATCH_AGAIN_MS);
+
+function useMatchQuery(id: string | null, queryKey: unknown[], path: (before: schema.LeaseMatch | undefined) => string, everyMs: number): UseQueryResult<schema.LeaseMatch> {
+  return useQuery<schema.LeaseMatch>({
+    queryKey,
+    queryFn: ({ client, signal }) => api<schema.LeaseMatch>(path(client.getQueryData(queryKey)), { signal }),
+    enabled: id !== null,
+    refetchInterval: (query) => (query.state.data && isRunning(query.state.data.phase.name) ? everyMs : MARKET_REFRESH_MS),
+    placeholderData: (before) => (before?.order.id === id ? before : undefined),
+    retry: false,
+  });
+}
+
+function waitFor(before: schema.LeaseMatch | undefined): Record<string, string> {
+  return before && isRunning(before.phase.name) ? { have: String(before.version), wait_ms: String(WATCH_WAIT_MS) } : {};
+}
+
+function leaseMatchPath(id: string | null, query: Record<string, string>): string {
+  const text = new URLSearchParams(query).toString();
+  return `/v1/leases/${encodeURIComponent(id ?? "")}/match${text && `?${text}`}`;
+}
+
+export const LEASES_PATH = "/v1/leases";
+export const useLeases = (isWanted = true) => useGet<schema.LeaseList>(isWanted ? LEASES_PATH : null, MARKET_REFRESH_MS);
+/** By its id, its order's id or its name. It is asked again while it may change. */
+export const useLease = (id: string) =>
+  useQuery({
+    queryKey: [LEASES_PATH, id],
+    queryFn: ({ signal }) => api<schema.LeaseDetails>(leasePath(id), { signal }),
+    refetchInterval: (query) => (query.state.data && isOver(query.state.data) ? false : LEASE_REFRESH_MS),
+    retry: false,
+  });
+/** `version` changes with the lease: its events are asked then, and from time to time. */
+export const useLeaseEvents = (id: string | null, version: string) =>
+  useQuery({
+    queryKey: [LEASES_PATH, id, "events", version],
+    queryFn: ({ signal }) => api<schema.LeaseEventList>(`${leasePath(id ?? "")}/events`, { signal }),
+    enabled: id !== null,
+    refetchInterval: REFRESH_MS,
+    placeholderData: (before) => before,
+    retry: false,
+  });
+export const leasePath = (id: string) => `${LEASES_PATH}/${encodeURIComponent(id)}`;
+const LEASE_REFRESH_MS = 1_500;
+
+/** Also its refund is known, so nothing about it changes any more. */
+function isOver({ phase, ending }: schema.LeaseDetails): boolean {
+  return phase === "failed" || (ending !== null && ending.refunded_usd !== null);
+}

@@ -1,21 +1,29 @@
 // Written by `make api-types` from the gateway's types.
 // Do not edit: change src/sparewatt/protocol/api/.
 
+export type ActorName = "network" | "provider" | "renter" | "validators";
 export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
 export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
 export type ChosenStatus = "active" | "left" | "maintenance";
+export type DepositWarningName = "deposit_empty" | "deposit_low";
+export type EgressName = "none" | "public";
 export type FailureCauseName = "backend_broke" | "backend_error" | "backend_timeout" | "backend_unreachable" | "link_lost" | "overclaimed" | "protocol" | "timed_out";
 export type HistoryKind = "error" | "model" | "network";
+export type HistoryKindName = "auction_opened" | "cancelled" | "candidate_skipped" | "closed" | "deposit_added" | "deposit_low" | "expired" | "handed_over" | "matched" | "notice_given" | "ordered" | "paused" | "placed" | "resumed" | "started" | "taken_over" | "unmatched" | "unplaced" | "update_proposed" | "updated";
 export type HistorySpan = "1h" | "24h" | "30d";
 export type JobStateName = "cancelled" | "done" | "failed";
+export type LeasePhase = "closed" | "expired" | "failed" | "matched" | "open" | "sending" | "unmatched";
 export type LeaseStateName = "active" | "closed" | "paused" | "pending" | "unplaced" | "vacant";
 export type LimitReset = "daily" | "monthly" | "weekly";
+export type MatchBidState = "certified" | "committed" | "eligible" | "lost" | "refused" | "rejected" | "standby" | "uncertified" | "unrevealed" | "won";
+export type MatchPhaseName = "certified" | "commit" | "matched" | "over" | "reveal" | "unmatched" | "vote";
 export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OrderStateName = "closed" | "expired" | "matched" | "open" | "unmatched";
 export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
+export type PhaseName = "certified" | "commit" | "over" | "reveal" | "vote";
 export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
 export type RegistryStatusName = "active" | "left" | "maintenance" | "registered" | "suspended";
 export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
@@ -110,6 +118,12 @@ export interface AttemptEarningsList {
   next: string | null;
 }
 
+export interface AuctionPhase {
+  name: MatchPhaseName;
+  round: number;
+  ends_in_ms: number | null;
+}
+
 export interface BondBody {
   usd?: string | number | null;
   nano?: number | null;
@@ -179,6 +193,7 @@ export interface ChainHoldingsInfo {
   held_nano: number;
   exits_usd: string;
   exits_nano: number;
+  exits_ready_at: number | null;
 }
 
 /** Fields about the index are null until the gateway follows a chain. */
@@ -268,6 +283,16 @@ export interface ChatRequest {
   tool_choice?: "none" | "auto" | "required" | Record<string, unknown> | null;
   parallel_tool_calls?: boolean | null;
   response_format?: Record<string, unknown> | null;
+}
+
+/** What a cloud publishes for the same card, for comparison. */
+export interface CloudPrice {
+  gpu: string;
+  cloud: string;
+  instance: string;
+  hourly_usd: string;
+  as_of: string;
+  source: string;
 }
 
 export interface CollectBody {
@@ -487,6 +512,29 @@ export interface ErrorObject {
   code?: string | number | null;
 }
 
+export interface ExecRequest {
+  command: string[];
+  tty?: boolean;
+  columns?: number;
+  rows?: number;
+}
+
+/** The newest auction of a lease order, with what its accepted certificate says. All of it is on the chain. */
+export interface FeedAuction {
+  id: string;
+  at: number;
+  attempt: number;
+  state: OrderStateName;
+  gpus: number;
+  commit_ms: number;
+  reveal_ms: number;
+  bids: number | null;
+  votes: number;
+  voters: number;
+  share: number;
+  certified_at: number | null;
+}
+
 /** Fields without changes are left out. */
 export interface FeedDelta {
   at: number;
@@ -495,6 +543,7 @@ export interface FeedDelta {
   nodes?: number[];
   matches?: FeedMatch[];
   more_matches?: number;
+  auctions?: FeedAuction[];
 }
 
 /** The public view of a match. The account that made the request, and operators, get the details by its id. */
@@ -521,6 +570,7 @@ export interface FeedSnapshot {
   nodes: FeedNode[];
   totals: NetworkTotals;
   matches: FeedMatch[];
+  auctions: FeedAuction[];
 }
 
 /** One filter of the matcher, or one field of the request's policy. */
@@ -776,6 +826,323 @@ export interface KeyRateLimit {
   interval: "1m";
 }
 
+export interface Lease {
+  id: string;
+  name: string;
+  order_id: string | null;
+  phase: LeasePhase;
+  problem: string | null;
+  created_at: number;
+  image: string;
+  gpus: number;
+  cpus: number;
+  memory_gb: number;
+  disk_gb: number;
+  secrets: string[];
+  duration_s: number;
+  max_hourly_usd: string;
+  deposit_usd: string;
+  spec_hash: string;
+  order: MarketOrder | null;
+  max_spend_usd: string | null;
+  money: LeaseMoney | null;
+  ending: LeaseEnding | null;
+}
+
+export interface LeaseActBody {
+  id?: string | null;
+}
+
+export interface LeaseBody {
+  image: string;
+  command?: string[] | string;
+  env?: Record<string, string | number | boolean> | string[];
+  secrets?: string[];
+  ports?: number[];
+  disk_gb?: number | string | null;
+  resources?: LeaseResources | null;
+  duration?: string | number;
+  count?: number;
+  near?: string | null;
+  policy?: Record<string, unknown> | string;
+  max_spend?: number | string | null;
+  egress?: EgressName;
+  name?: string | null;
+  id?: string | null;
+}
+
+export interface LeaseChangePlan {
+  hourly_usd: string;
+  duration_s: number;
+  ends_at: number;
+  cost_usd: string;
+  top_up_usd: string;
+}
+
+export interface LeaseChanged {
+  request: LeaseRequestInfo;
+  lease: Lease;
+}
+
+export interface LeaseCreated {
+  id: string;
+  name: string;
+  created: boolean;
+  max_hourly_usd: string;
+  total_usd: string;
+  leases: Lease[];
+  notes: string[];
+}
+
+export interface LeaseDetails {
+  id: string;
+  name: string;
+  order_id: string | null;
+  phase: LeasePhase;
+  problem: string | null;
+  created_at: number;
+  image: string;
+  gpus: number;
+  cpus: number;
+  memory_gb: number;
+  disk_gb: number;
+  secrets: string[];
+  duration_s: number;
+  max_hourly_usd: string;
+  deposit_usd: string;
+  spec_hash: string;
+  order: MarketOrder | null;
+  max_spend_usd: string | null;
+  money: LeaseMoney | null;
+  ending: LeaseEnding | null;
+  content: Record<string, unknown>;
+  content_hash: string;
+  missing_secrets: string[];
+}
+
+export interface LeaseEnding {
+  reason: string;
+  who: ActorName;
+  why: string;
+  at: number | null;
+  paid_usd: string;
+  refunded_usd: string | null;
+  compensation_usd: string;
+}
+
+export interface LeaseEvent {
+  at: number;
+  kind: HistoryKindName;
+  who: ActorName;
+  text: string;
+  reason: string | null;
+  provider: string | null;
+  hourly_usd: string | null;
+  duration_s: number | null;
+  amount_usd: string | null;
+  paid_usd: string | null;
+  refunded_usd: string | null;
+  compensation_usd: string | null;
+  tx: string | null;
+}
+
+export interface LeaseEventList {
+  object: "list";
+  data: LeaseEvent[];
+}
+
+export interface LeaseExtendBody {
+  duration: string | number;
+  max_spend?: number | string | null;
+  dry_run?: boolean;
+  id?: string | null;
+}
+
+export interface LeaseList {
+  object: "list";
+  data: Lease[];
+  next: string | null;
+}
+
+/** One line of `…/logs?format=json`. An empty line in between is a keep-alive. */
+export interface LeaseLogPiece {
+  stream?: "stderr" | "stdout";
+  text?: string;
+  error?: ErrorObject | null;
+}
+
+export interface LeaseMatch {
+  object: "lease_match";
+  order: MatchOrderSummary;
+  attempt: number;
+  attempts: number[];
+  version: number;
+  phase: AuctionPhase;
+  counts: MatchCounts;
+  why: string | null;
+  relaxations: MatchRelaxation[];
+  bids: MatchBid[];
+  declines: MatchDecline[];
+  refusals: MatchRefusal[];
+  lists: MatchListEntry[];
+  votes: MatchVote[];
+  voters: MatchVoter[];
+  certificate: MatchCertificate | null;
+  record: boolean;
+}
+
+export interface LeaseMatchRecord {
+  order_id: string;
+  attempt: number;
+  validator: string;
+  record: unknown;
+}
+
+/** What a lease costs, as of `as_of`. */
+export interface LeaseMoney {
+  as_of: number;
+  hourly_usd: string;
+  spent_usd: string;
+  left_usd: string;
+  deposited_usd: string;
+  compensated_usd: string;
+  runway_s: number | null;
+  runs_until: number | null;
+  limit: "deposit" | "duration" | null;
+  paused_s: number;
+  grace_ends_at: number | null;
+  warning: DepositWarningName | null;
+  next_step: string | null;
+}
+
+/** What is ordered: the fields of an order file. `docs/reference/leases.md` describes each. */
+export interface LeaseOrderBody {
+  image: string;
+  command?: string[] | string;
+  env?: Record<string, string | number | boolean> | string[];
+  secrets?: string[];
+  ports?: number[];
+  disk_gb?: number | string | null;
+  resources?: LeaseResources | null;
+  duration?: string | number;
+  count?: number;
+  near?: string | null;
+  policy?: Record<string, unknown> | string;
+  max_spend?: number | string | null;
+  egress?: EgressName;
+  name?: string | null;
+}
+
+/** What an order would meet and cost. Nothing was sent or held. */
+export interface LeaseQuote {
+  name: string;
+  count: number;
+  offers: StandingOffer[];
+  able: number;
+  providers: number;
+  funnel: PolicyFilterStep[];
+  nearest_relaxations: string[];
+  prices: OfferPriceRange | null;
+  cloud_prices: CloudPrice[];
+  cloud_note: string | null;
+  max_hourly_usd: string | null;
+  max_hourly_source: "offers" | "policy" | null;
+  duration_s: number;
+  deposit_usd: string | null;
+  total_usd: string | null;
+  covers_s: number | null;
+  max_attempts: number;
+  notes: string[];
+}
+
+/** What was asked of the chain. */
+export interface LeaseRequestInfo {
+  id: string;
+  kind: string;
+  state: string;
+  reason: string | null;
+  tx: string | null;
+}
+
+export interface LeaseResources {
+  gpus?: number | null;
+  cpus?: number | string | null;
+  memory_gb?: number | string | null;
+}
+
+export interface LeaseScaleBody {
+  count: number;
+  max_spend?: number | string | null;
+  dry_run?: boolean;
+  id?: string | null;
+}
+
+/** The leases of a name, after or, of a dry run, before. */
+export interface LeaseScaled {
+  name: string;
+  done: boolean;
+  kept: Lease[];
+  ended: Lease[];
+  ordered: Lease[];
+  to_order: number;
+  deposit_usd: string;
+}
+
+export interface LeaseSecrets {
+  names: string[];
+  missing: string[];
+  attempt: number;
+  candidates: string[];
+  chain_id: number;
+  deployment_order: string;
+}
+
+export interface LeaseSecretsBody {
+  attempt: number;
+  sealed: Record<string, Record<string, string>>;
+}
+
+/** The public address of a lease; without port and address once it is closed. */
+export interface LeaseSite {
+  lease: string;
+  port: number | null;
+  url: string | null;
+}
+
+export interface LeaseSiteBody {
+  port: number;
+}
+
+/** Opens one socket of one lease, once: `…/exec?ticket=…`, from a page of this gateway. */
+export interface LeaseTicket {
+  ticket: string;
+  lease: string;
+  expires_at: number;
+}
+
+export interface LeaseTopUpBody {
+  usd: number | string;
+  max_spend?: number | string | null;
+  id?: string | null;
+}
+
+export interface LeaseUpdateBody {
+  hourly_usd?: number | string | null;
+  duration?: string | number | null;
+  max_spend?: number | string | null;
+  dry_run?: boolean;
+  id?: string | null;
+}
+
+/** The outcome of an extension or another change, or what it would be. */
+export interface LeaseUpdated {
+  plan: LeaseChangePlan;
+  update: LeaseRequestInfo | null;
+  top_up: LeaseRequestInfo | null;
+  accepted: boolean;
+  lease: Lease;
+}
+
 export interface LedgerAudit {
   in_order: boolean;
   sum_nano: number;
@@ -811,6 +1178,15 @@ export interface LoginBody {
 
 export interface LogoutResult {
   logged_out: boolean;
+}
+
+/** What validators signed and the chain accepted in the newest attempt, with a winner or with none eligible. */
+export interface MarketCertificate {
+  task_digest: string;
+  round: number;
+  bid_count: number;
+  signers: string[];
+  accepted_at: number;
 }
 
 /** A lease has the id of its order. */
@@ -853,19 +1229,26 @@ export interface MarketOrder {
   max_attempts: number;
   created_at: number;
   opened_at: number;
+  next_attempt_at: number | null;
   expires_at: number;
   gpu_units: number;
   gpu_models: number;
+  gpu_names: string[];
   min_vram_gb: number;
   max_hourly_usd: string;
   duration_s: number;
+  commit_ms: number;
+  reveal_ms: number;
   only: string[];
   deposit_usd: string;
+  charged_usd: string;
+  refunded_usd: string | null;
   spec_hash: string;
   policy_hash: string;
   stake_version: number;
   snapshot_epoch: number;
   candidates: string[];
+  certificate: MarketCertificate | null;
   failed: string[];
   lease: MarketLease | null;
   final: boolean;
@@ -934,6 +1317,10 @@ export interface MarketValidator {
   unbonding_usd: string;
   slashed_usd: string;
   jailed: boolean;
+  certificates: number;
+  votes: number;
+  last_vote_at: number | null;
+  recent: ValidatorVotes;
 }
 
 export interface MarketValidatorList {
@@ -958,6 +1345,54 @@ export interface MatchAttempt {
   tokens: number;
   chars: number;
   continued_from: ContinuationPoint | null;
+}
+
+export interface MatchBid {
+  provider: string;
+  bid_id: string | null;
+  state: MatchBidState;
+  status: number;
+  reason: string | null;
+  price_usd: string | null;
+  score: MatchScore | null;
+  rank: number | null;
+  committed_at: string[];
+  revealed_at: string[];
+}
+
+export interface MatchCandidate {
+  provider: string;
+  position: number;
+  price_usd: string;
+  pay_usd: string;
+}
+
+export interface MatchCertificate {
+  task_digest: string;
+  round: number;
+  bid_count: number;
+  bid_root: string;
+  candidates: MatchCandidate[];
+  pay_usd: string | null;
+  signers: string[];
+  tx: string | null;
+  accepted_at: number | null;
+}
+
+export interface MatchCounts {
+  asked: number;
+  bids: number;
+  declines: number;
+  certified: number;
+  revealed: number;
+  eligible: number;
+  by_reason: Record<string, number>;
+}
+
+export interface MatchDecline {
+  provider: string;
+  code: number;
+  reason: string;
 }
 
 /** A past match, or one whose job still runs. */
@@ -987,11 +1422,37 @@ export interface MatchList {
   data: MatchSummary[];
 }
 
+/** A signed list: the inclusion receipt of every bid that it names. */
+export interface MatchListEntry {
+  kind: "commit" | "reveal";
+  validator: string;
+  bid_ids: string[];
+}
+
 /** Matches in which the node could have had the job and another node had a lower cost. */
 export interface MatchLosses {
   count: number;
   mean_gap_s: number | null;
   worst_parts_s: Record<string, number>;
+}
+
+export interface MatchOrderSummary {
+  id: string;
+  renter: string;
+  state: string;
+  reason: string | null;
+  attempt: number;
+  max_attempts: number;
+  opened_at: number;
+  expires_at: number;
+  max_hourly_usd: string;
+  gpu_units: number;
+  duration_s: number;
+  commit_ms: number;
+  reveal_ms: number;
+  stake_version: number;
+  snapshot_epoch: number;
+  refunded: boolean;
 }
 
 /** Weights of the request that differ from its ranking policy. */
@@ -1008,6 +1469,33 @@ export interface MatchReassignment {
   candidates: RankedNode[];
 }
 
+/** A message that a validator did not take. Its own word: nobody signs it. */
+export interface MatchRefusal {
+  validator: string;
+  provider: string;
+  code: number;
+  reason: string;
+  late_by_ms: number;
+}
+
+/** The smallest change of one field that would have admitted a provider. */
+export interface MatchRelaxation {
+  field: string;
+  value: string;
+  providers: number;
+}
+
+/** score = (price + latency value * round trip) * 1,000,000 / p_ok; the lowest wins. */
+export interface MatchScore {
+  score: string;
+  price_uusd: number;
+  latency_uusd: number;
+  rtt_ms: number;
+  p_ok_ppm: number;
+  uptime_ppm: number;
+  reputation_ppm: number;
+}
+
 export interface MatchSummary {
   match_id: string;
   created_at: number;
@@ -1018,6 +1506,23 @@ export interface MatchSummary {
   candidates_total: number;
   streamed: boolean;
   attempts: MatchAttempt[];
+}
+
+export interface MatchVote {
+  validator: string;
+  round: number;
+  task_digest: string;
+  agrees: boolean | null;
+}
+
+/** A validator with weight at the order's stake version. */
+export interface MatchVoter {
+  vote_key: string;
+  operator: string;
+  weight_usd: string;
+  leads: number[];
+  heard: boolean;
+  problem: string | null;
 }
 
 export interface Model {
@@ -1293,6 +1798,12 @@ export interface NodeUtilisation {
   utilisation: number;
   working_watts: number | null;
   working_watts_over_s: number | null;
+}
+
+export interface OfferPriceRange {
+  least_usd: string;
+  median_usd: string;
+  dearest_usd: string;
 }
 
 /** An invitation or a password reset token. The gateway stores only its hash, so it is shown only here. */
@@ -1737,6 +2248,33 @@ export interface SignupBody {
   invite?: string | null;
 }
 
+export interface SocketControl {
+  resize?: TerminalResize | null;
+  eof?: boolean;
+}
+
+export interface SocketNotice {
+  started?: boolean;
+  eof?: boolean;
+  exit_code?: number | null;
+  ended?: boolean;
+  error?: ErrorObject | null;
+}
+
+/** A provider that could serve the order, as far as the gateway can tell. All of it is the provider's own word but what `measured` names. */
+export interface StandingOffer {
+  provider: string;
+  name: string | null;
+  place: string | null;
+  gpu: string | null;
+  gpu_count: number;
+  vram_gb: number | null;
+  tier: string | null;
+  hourly_usd: string;
+  free_bond_usd: string;
+  measured: string[];
+}
+
 export interface StatusBody {
   status: ChosenStatus;
   id?: string | null;
@@ -1750,6 +2288,11 @@ export interface StruckDecision {
 export interface TableEntry {
   id: number;
   name: string;
+}
+
+export interface TerminalResize {
+  columns: number;
+  rows: number;
 }
 
 /** Whole, or one event of a stream: both have the same shape. */
@@ -1829,6 +2372,13 @@ export interface UsageGroupList {
   object: "list";
   data: UsageGroup[];
   next: string | null;
+}
+
+/** In the newest matches that this gateway has collected signed votes of, at most 100. */
+export interface ValidatorVotes {
+  agreed: number;
+  differed: number;
+  missed: number;
 }
 
 export interface VersionInfo {

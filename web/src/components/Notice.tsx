@@ -32,6 +32,14 @@ export function NoChain({ what }: { what: string }) {
   );
 }
 
+/** Keeps the place of what comes. */
 export function Loading() {
-  return <p className="p-6 text-muted">Loading …</p>;
+  return (
+    <div className="space-y-3 p-6" role="status">
+      <span className="sr-only">Loading …</span>
+      {["w-1/3", "w-2/3", "w-1/2"].map((width) => (
+        <div key={width} aria-hidden className={`h-4 animate-pulse rounded-md bg-line ${width}`} />
+      ))}
+    </div>
+  );
 }

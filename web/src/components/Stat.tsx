@@ -7,7 +7,7 @@ export function Stat({ name, unit, children, hint }: { name: string; unit?: stri
       <div className="small text-muted">{name}</div>
       <div className="text-[20px] leading-tight">
         <span className="num">{children}</span>
-        {unit && <span className="small text-muted"> {unit}</span>}
+        {unit && <span className="small whitespace-nowrap text-muted"> {unit}</span>}
       </div>
     </div>
   );

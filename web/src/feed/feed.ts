@@ -1,7 +1,7 @@
 // The one connection to the live feed (server-sent events) and the state that its events add up to. Components read the
 // state with `useFeed`; the map also listens to single events. A browser reconnects an EventSource by itself, except
 // after a refusal: then the page opens a new one.
-import type { FeedDelta, FeedMatch, FeedSnapshot, NetworkTotals, NodeStateName } from "@/api/schema";
+import type { FeedAuction, FeedDelta, FeedMatch, FeedSnapshot, NetworkTotals, NodeStateName } from "@/api/schema";
 import { decodeNode, type LiveNode } from "./liveNode";
 
 const MATCHES_MAX = 200;
@@ -13,6 +13,8 @@ export interface FeedState {
   connected: boolean;
   totals: NetworkTotals | null;
   matches: FeedMatch[];
+  /** Of lease orders, the latest first. */
+  auctions: FeedAuction[];
   nodeCount: number;
   /** Grows with every change of a node. */
   nodesVersion: number;
@@ -22,7 +24,7 @@ type FeedEventListener = (event: FeedEvent) => void;
 
 class Feed {
   readonly nodes = new Map<number, LiveNode>();
-  state: FeedState = { connected: false, totals: null, matches: [], nodeCount: 0, nodesVersion: 0 };
+  state: FeedState = { connected: false, totals: null, matches: [], auctions: [], nodeCount: 0, nodesVersion: 0 };
   private stateNames: NodeStateName[] = [];
   private source: EventSource | null = null;
   private stateListeners = new Set<() => void>();
@@ -50,18 +52,18 @@ class Feed {
     });
   }
 
-  private onSnapshot({ states, nodes, totals, matches }: FeedSnapshot): void {
+  private onSnapshot({ states, nodes, totals, matches, auctions = [] }: FeedSnapshot): void {
     this.stateNames = states;
     this.nodes.clear();
     for (const cells of nodes) this.nodes.set(cells[0], decodeNode(cells, states));
-    this.update({ connected: true, totals, matches, ...this.nodeCounts() });
+    this.update({ connected: true, totals, matches, auctions, ...this.nodeCounts() });
   }
 
-  private onDelta({ added, nodes, totals, matches }: FeedDelta): void {
+  private onDelta({ added, nodes, totals, matches, auctions = this.state.auctions }: FeedDelta): void {
     for (const cells of added ?? []) this.nodes.set(cells[0], decodeNode(cells, this.stateNames));
     this.changeStates(nodes ?? []);
     const counts = added || nodes ? this.nodeCounts() : {};
-    this.update({ connected: true, totals, matches: this.mergeMatches(matches ?? []), ...counts });
+    this.update({ connected: true, totals, matches: this.mergeMatches(matches ?? []), auctions, ...counts });
   }
 
   /** `pairs` alternates a node's number and its new state. */

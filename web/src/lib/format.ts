@@ -28,8 +28,19 @@ export function usd(amount: string | number): string {
   const value = Number(amount);
   if (value === 0) return "$0";
   const size = Math.abs(value);
-  const text = size >= 0.995 ? size.toFixed(2) : size >= 0.01 ? atLeastCents(size.toFixed(4)) : twoDigits(size);
+  const text = size >= 0.995 ? withThousands(size, 2) : size >= 0.01 ? atLeastCents(size.toFixed(4)) : twoDigits(size);
   return `${value < 0 ? MINUS : ""}$${text}`;
+}
+
+function withThousands(size: number, places: number): string {
+  return size.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+}
+
+/** Amounts that are compared, with the same number of decimals: three digits of the smallest in `of`, at least cents. */
+export function usdAlike(of: number[]): (amount: number) => string {
+  const least = Math.min(...of.filter((one) => one > 0));
+  const places = Number.isFinite(least) ? Math.min(9, Math.max(2, 2 - Math.floor(Math.log10(least)))) : 2;
+  return (amount) => `$${withThousands(amount, places)}`;
 }
 
 function atLeastCents(text: string): string {

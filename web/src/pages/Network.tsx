@@ -63,7 +63,7 @@ export function Network() {
       </div>
       <div className="mx-auto max-w-[1280px] space-y-6 px-4 pb-6 md:px-6">
         {!connected && <ErrorNotice error={network.error} />}
-        <GetStarted isLoggedIn={Boolean(me.data)} model={network.data?.models[0]?.id} />
+        <GetStarted isLoggedIn={Boolean(me.data)} model={network.data?.models[0]?.id} hasChain={Boolean(network.data?.chain)} />
         {totals && (
           <Stats>
             <Stat name="GPUs online">

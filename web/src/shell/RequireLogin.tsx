@@ -12,7 +12,7 @@ export function RequireLogin({ purpose, children }: { purpose: string; children:
   if (me.isPending) return <Loading />;
   const next = `?next=${encodeURIComponent(path)}`;
   return (
-    <Page title={`Log in to ${purpose}`} lead="This page needs an account.">
+    <Page title={`Log in to ${purpose}`} lead="It is open to everybody who has an account. Without one you see the network, its models and live matching.">
       <ErrorNotice error={me.error} />
       <p className="flex gap-4">
         <Link href={`/login${next}`} className="link">

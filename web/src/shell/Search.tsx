@@ -1,6 +1,6 @@
 import { useMemo, useState, type KeyboardEvent } from "react";
 import { useLocation } from "wouter";
-import { useKeys, useMatches, useMe, useNetwork, useNodes } from "@/api/queries";
+import { useKeys, useLeases, useMarketOrders, useMatches, useMe, useNetwork, useNodes } from "@/api/queries";
 import { useModal } from "@/lib/useModal";
 import { searchResults, type SearchResult } from "./searchResults";
 
@@ -12,6 +12,8 @@ export function Search({ onClose }: { onClose: () => void }) {
   const [, navigate] = useLocation();
   const isLoggedIn = Boolean(useMe().data);
   const [network, nodes, keys, matches] = [useNetwork(), useNodes(isLoggedIn), useKeys(isLoggedIn), useMatches(isLoggedIn)];
+  const hasMarket = isLoggedIn && Boolean(network.data?.chain);
+  const [orders, leases] = [useMarketOrders("all", hasMarket), useLeases(hasMarket)];
   const results = useMemo(
     () =>
       searchResults(text, {
@@ -19,8 +21,10 @@ export function Search({ onClose }: { onClose: () => void }) {
         nodes: nodes.data?.data ?? [],
         keys: keys.data?.data ?? [],
         matches: matches.data?.data ?? [],
+        orders: orders.data?.data ?? [],
+        leases: leases.data?.data ?? [],
       }),
-    [text, network.data, nodes.data, keys.data, matches.data],
+    [text, network.data, nodes.data, keys.data, matches.data, orders.data, leases.data],
   );
   const open = (result: SearchResult | undefined) => {
     if (!result) return;
@@ -32,7 +36,10 @@ export function Search({ onClose }: { onClose: () => void }) {
     if (step) {
       event.preventDefault();
       setSelected((now) => (now + step + results.length) % Math.max(1, results.length));
-    } else if (event.key === "Enter") open(results[selected]);
+    } else if (event.key === "Enter") {
+      event.preventDefault(); // the focus goes back to a link or button, which would take the key for a click
+      open(results[selected]);
+    }
   };
   return (
     <dialog
@@ -48,7 +55,7 @@ export function Search({ onClose }: { onClose: () => void }) {
         aria-expanded
         aria-controls="results"
         aria-activedescendant={results.length ? `result-${selected}` : undefined}
-        aria-label="Find a node, model, key or request"
+        aria-label="Find a node, model, key, request, order or lease"
         placeholder="A name, or the start of an id"
         className="w-full border-b border-line bg-surface px-4 py-3 outline-none"
         value={text}

@@ -21,7 +21,7 @@ export function TopBar({ onSearch }: { onSearch: () => void }) {
         className="flex min-h-9 min-w-0 flex-1 items-center gap-2 rounded-md border border-line bg-surface px-3 text-muted hover:border-muted sm:max-w-sm"
       >
         <Search size={16} aria-hidden />
-        <span className="truncate">Find a node, model, key, request</span>
+        <span className="truncate">Find a node, model, key, order</span>
         <kbd className="num small ml-auto hidden sm:inline">Ctrl K</kbd>
       </button>
       <span role="status" className="small ml-auto flex items-center gap-1.5 text-muted">

@@ -1,4 +1,4 @@
-import { Activity, Boxes, ChartLine, Coins, Cpu, Globe, KeyRound, MessageSquare, Plug, Receipt, type LucideIcon } from "lucide-react";
+import { Activity, Boxes, ChartLine, Coins, Cpu, Gavel, Globe, KeyRound, MessageSquare, Plug, Receipt, Server, ShieldCheck, type LucideIcon } from "lucide-react";
 
 export interface PageLink {
   path: string;
@@ -16,10 +16,13 @@ export const PAGES: PageLink[] = [
   { path: "/matching", name: "Live matching", shortName: "Matching", icon: Activity, group: "The network", isMain: true },
   { path: "/models", name: "Models", icon: Boxes, group: "The network" },
   { path: "/nodes", name: "Nodes", icon: Cpu, group: "The network" },
+  { path: "/market", name: "Market", icon: Gavel, group: "The network" },
+  { path: "/validators", name: "Validators", icon: ShieldCheck, group: "The network" },
   { path: "/status", name: "Status", icon: ChartLine, group: "The network" },
   { path: "/playground", name: "Playground", icon: MessageSquare, group: "Use it", isMain: true },
   { path: "/keys", name: "Keys", icon: KeyRound, group: "Use it" },
   { path: "/usage", name: "Usage", icon: Receipt, group: "Use it" },
+  { path: "/leases", name: "Leases", icon: Server, group: "Use it" },
   { path: "/join", name: "Join", icon: Plug, group: "Lend a GPU", isMain: true },
   { path: "/earnings", name: "Earnings", icon: Coins, group: "Lend a GPU" },
 ];

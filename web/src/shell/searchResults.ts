@@ -1,6 +1,6 @@
-// Finds pages, models, nodes, keys and matches by name or id. The full id of a match always leads to its page, because
-// the lists here hold only the latest ones.
-import type { ApiKey, MatchSummary, NetworkModel, Node } from "@/api/schema";
+// Finds pages, models, nodes, keys, matches, orders and one's own leases by name or id. The full id of a match or an order
+// always leads to its page, because the lists here hold only the latest ones.
+import type { ApiKey, Lease, MarketOrder, MatchSummary, NetworkModel, Node } from "@/api/schema";
 import { shortId } from "@/lib/format";
 import { PAGES } from "./pages";
 
@@ -15,11 +15,13 @@ interface Searchable {
   nodes: Node[];
   keys: ApiKey[];
   matches: MatchSummary[];
+  orders: MarketOrder[];
+  leases: Lease[];
 }
 
 const RESULTS_MAX = 12;
 
-export function searchResults(text: string, { models, nodes, keys, matches }: Searchable): SearchResult[] {
+export function searchResults(text: string, { models, nodes, keys, matches, orders, leases }: Searchable): SearchResult[] {
   const query = text.trim().toLowerCase();
   const all: SearchResult[] = [
     ...PAGES.map(({ name, path }) => ({ kind: "page", name, path })),
@@ -27,9 +29,12 @@ export function searchResults(text: string, { models, nodes, keys, matches }: Se
     ...nodes.map(({ id, name }) => ({ kind: `node ${shortId(id)}`, name, path: `/nodes/${id}` })),
     ...keys.map(({ id, name, prefix }) => ({ kind: `key ${prefix}…`, name, path: `/keys#${id}` })),
     ...matches.map(({ match_id, model }) => ({ kind: `request, ${model}`, name: match_id, path: `/matching/${match_id}` })),
+    ...leases.map(({ id, name, phase }) => ({ kind: `lease ${shortId(id)}, ${phase}`, name, path: `/leases/${id}` })),
+    ...orders.map(({ id, state }) => ({ kind: `order, ${state}`, name: id, path: `/market/${id}` })),
   ];
   const results = all.filter((one) => [one.name, one.kind, one.path].some((word) => word.toLowerCase().includes(query)));
   if (/^match_[0-9a-z_]+$/.test(query) && !results.some((one) => one.path.endsWith(query)))
     results.unshift({ kind: "request", name: query, path: `/matching/${query}` });
+  if (/^0x[0-9a-f]{64}$/.test(query) && !results.length) results.push({ kind: "order", name: query, path: `/market/${query}` });
   return results.slice(0, RESULTS_MAX);
 }

@@ -24,7 +24,10 @@ from sparewatt.core.limits import MIB
 from sparewatt.edge.middleware import Handler
 from sparewatt.inference.fleet.node_states import NodeStates
 
-PAGES = "(?:matching|models|nodes|earnings|playground|keys|usage|join|status|login|signup|account)(?:/[^?#]*)?"
+PAGES = (
+    "(?:matching|models|nodes|market|validators|leases|earnings|playground|keys|usage|join|status|login|signup|account)"
+    "(?:/[^?#]*)?"
+)
 """Addresses that the dashboard's own router knows; for any other it shows its page for "not found"."""
 
 WEB_ASSET_BYTES_MAX = 8 * MIB

@@ -11,7 +11,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
 from sparewatt.api.money.credits import amount_of, reference_of, usable_reference
 from sparewatt.api.money.statements import AccountFinder, amounts, select_account
-from sparewatt.core.errors import NotFound
+from sparewatt.core.errors import NotFound, NotOwner
 from sparewatt.core.ids import NodeId
 from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_json
@@ -81,7 +81,7 @@ class ProviderEndpoints:
         """Add to a provider's bond, out of your credits or of your earnings."""
         body = await read_json(request, BondBody)
         nano, reference = amount_of(body), reference_of(body, rng=self.rng)
-        wanted, account_id = self._wanted(request), principal.account_id
+        wanted, account_id = await self._wanted_by_owner(request, principal), principal.account_id
         return self._reply(await self.providers.bond(account_id, wanted, nano, reference=reference, source=body.source))
 
     @endpoint(
@@ -91,7 +91,7 @@ class ProviderEndpoints:
         """Take free bond out. It stays at risk for the network's unbonding time, then becomes credits."""
         body = await read_json(request, UnbondBody)
         nano, reference = amount_of(body), reference_of(body, rng=self.rng)
-        wanted, account_id = self._wanted(request), principal.account_id
+        wanted, account_id = await self._wanted_by_owner(request, principal), principal.account_id
         return self._reply(await self.providers.unbond(account_id, wanted, nano, reference=reference))
 
     @endpoint("POST /v1/providers/{provider}/status", access="node", body=StatusBody, status=201, other_statuses=(200,))
@@ -99,7 +99,7 @@ class ProviderEndpoints:
         """Take leases, pause for maintenance, or leave the market."""
         body = await read_json(request, StatusBody)
         reference = usable_reference(body.id, rng=self.rng)
-        wanted, status = self._wanted(request), ProviderStatus[body.status.upper()]
+        wanted, status = await self._wanted_by_owner(request, principal), ProviderStatus[body.status.upper()]
         return self._reply(await self.providers.set_status(principal.account_id, wanted, status, reference=reference))
 
     def _wanted(self, request: web.Request) -> str:
@@ -109,6 +109,18 @@ class ProviderEndpoints:
             return text if text.startswith("0x") else find_node(self.nodes, text).id
         except NotFound:
             return text
+
+    async def _wanted_by_owner(self, request: web.Request, principal: Principal) -> str:
+        """Raises NotOwner for an operator, who sees every provider but acts for its own only."""
+        wanted = self._wanted(request)
+        if principal.is_operator:
+            owner = (await self.providers.find(None, wanted)).row.account_id
+            if owner != principal.account_id:
+                raise NotOwner(
+                    f"The provider {wanted[:60]!r} belongs to {owner}: only a key of that account acts for it. "
+                    "'sparewatt providers show' shows it to operators."
+                )
+        return wanted
 
     def _reply(self, change: ProviderChange) -> Reply[ProviderChanged]:
         """201, or 200 for what changed nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -22,8 +22,16 @@ from sparewatt.api.paging import PAGE_QUERY, PageSelection, read_cursor, read_li
 from sparewatt.api.query import address_of, choice
 from sparewatt.core.errors import NotFound
 from sparewatt.edge.middleware import context_of
-from sparewatt.market.chain_records import ENDED_ORDER_STATES, LeaseRecord, LeaseState, OrderRecord, ProviderRecord
+from sparewatt.market.chain_records import (
+    ENDED_ORDER_STATES,
+    LeaseRecord,
+    LeaseState,
+    OrderRecord,
+    ProviderRecord,
+    VotingRecord,
+)
 from sparewatt.market.chain_view import ChainView
+from sparewatt.market.voting_record import RecentVotes
 from sparewatt.protocol.api.market import (
     MarketLease,
     MarketLeaseList,
@@ -45,6 +53,12 @@ class MarketView(Protocol):
     def view(self) -> ChainView: ...
 
 
+class VoteCounts(Protocol):
+    """Implemented by RecentVoteCounts."""
+
+    async def recent(self) -> Mapping[str, RecentVotes]: ...
+
+
 class NewestFirst(NamedTuple):
     """The sort key of a list."""
 
@@ -64,6 +78,7 @@ class Listing(NamedTuple):
 class MarketEndpoints:
     limiter: RequestLimiter
     market: MarketView
+    votes: VoteCounts
 
     @endpoint("GET /v1/market/orders", access="identified", query=("which", "renter", *PAGE_QUERY))
     async def list_market_orders(self, request: web.Request, _: Principal) -> MarketOrderList:
@@ -125,9 +140,9 @@ class MarketEndpoints:
 
     @endpoint("GET /v1/market/validators", access="identified")
     async def list_market_validators(self, request: web.Request, _: Principal) -> MarketValidatorList:
-        """List the validators with their stakes, those with most weight first, and the newest snapshot."""
+        """List the validators with stakes and votes, those with most weight first, and the newest snapshot."""
         self._charge(request)
-        view = self.market.view()
+        view, recent = self.market.view(), await self.votes.recent()
         state = view.latest
         weights = {weight.operator: weight.weight for weight in state.weights_at(state.stake_version)}
         ranked = sorted(state.validators.values(), key=lambda each: (-weights.get(each.operator, 0), each.operator))
@@ -135,7 +150,15 @@ class MarketEndpoints:
             stake_version=state.stake_version,
             total_usd=usd(state.total_at(state.stake_version)),
             snapshot=snapshot_reply(state.latest_snapshot),
-            data=[validator_reply(each, weight=weights.get(each.operator, 0)) for each in ranked],
+            data=[
+                validator_reply(
+                    each,
+                    weight=weights.get(each.operator, 0),
+                    voting=state.voting.get(each.operator, VotingRecord()),
+                    recent=recent.get(each.operator, RecentVotes()),
+                )
+                for each in ranked
+            ],
             **_heads(view),
         )
 

@@ -9,6 +9,7 @@ from sparewatt.core.money import format_usd
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.market.accrual import PaymentStream
 from sparewatt.market.chain_records import (
+    AcceptedCertificate,
     BondRecord,
     LeaseRecord,
     LeaseState,
@@ -18,10 +19,15 @@ from sparewatt.market.chain_records import (
     RegistryStatus,
     SnapshotRecord,
     ValidatorRecord,
+    VotingRecord,
 )
 from sparewatt.market.chain_view import ChainView
+from sparewatt.market.reopening import next_attempt_at
+from sparewatt.market.voting_record import RecentVotes
+from sparewatt.policy.market_ids import GPU_MODEL_ID
 from sparewatt.protocol.api.market import (
     LeaseStateName,
+    MarketCertificate,
     MarketLease,
     MarketOrder,
     MarketProvider,
@@ -29,6 +35,7 @@ from sparewatt.protocol.api.market import (
     MarketValidator,
     OrderStateName,
     RegistryStatusName,
+    ValidatorVotes,
 )
 from sparewatt.protocol.contracts.match import NO_PROVIDER
 from sparewatt.protocol.contracts.reasons import CloseReason, HandOverReason, OrderOutcome
@@ -49,32 +56,52 @@ def usd(uusd: int) -> str:
 def order_reply(view: ChainView, order: OrderRecord) -> MarketOrder:
     latest, final = view.latest, view.final
     lease = latest.leases.get(order.order_id)
+    stream = latest.streams.get(order.order_id, PaymentStream(0))
     chosen = order.certificate.record.chosen if order.certificate is not None else ()
     return MarketOrder(
         id=order.order_id,
         renter=order.renter,
         state=ORDER_STATES[order.state],
-        reason=_reason_name(OrderOutcome, order.reason),
+        reason=_reason_name(OrderOutcome, order.outcome),
         attempt=order.attempt,
         max_attempts=order.max_attempts,
         created_at=order.created_at,
         opened_at=order.opened_at[order.attempt],
+        next_attempt_at=next_attempt_at(latest, order),
         expires_at=order.expires_at,
         gpu_units=order.terms.gpu_units,
         gpu_models=order.terms.gpu_models,
+        gpu_names=[name for name, number in GPU_MODEL_ID.items() if order.terms.gpu_models >> number & 1],
         min_vram_gb=order.terms.min_vram_gb,
         max_hourly_usd=usd(order.terms.max_price_uusd),
         duration_s=order.terms.duration_s,
+        commit_ms=order.terms.commit_ms,
+        reveal_ms=order.terms.reveal_ms,
         only=list(order.terms.only),
-        deposit_usd=usd(latest.streams.get(order.order_id, PaymentStream(0)).deposit_uusd),
+        deposit_usd=usd(stream.deposit_uusd),
+        charged_usd=usd(stream.charged_uusd),
+        refunded_usd=None if stream.refunded_uusd is None else usd(stream.refunded_uusd),
         spec_hash=order.spec_hash,
         policy_hash=f"0x{struct_hash(order.terms).hex()}",
         stake_version=order.stake_version,
         snapshot_epoch=order.snapshot_epoch,
         candidates=[award.provider for award in chosen if award.provider != NO_PROVIDER],
+        certificate=certificate_reply(order.certificate),
         failed=sorted(order.failed),
         lease=None if lease is None else lease_reply(view, lease),
         final=final.orders.get(order.order_id) == order,
+    )
+
+
+def certificate_reply(certificate: AcceptedCertificate | None) -> MarketCertificate | None:
+    if certificate is None:
+        return None
+    return MarketCertificate(
+        task_digest=f"0x{certificate.record.task_hash.hex()}",
+        round=certificate.record.round,
+        bid_count=certificate.bid_count,
+        signers=list(certificate.signers),
+        accepted_at=certificate.accepted_at,
     )
 
 
@@ -126,7 +153,9 @@ def provider_reply(view: ChainView, provider: ProviderRecord) -> MarketProvider:
     )
 
 
-def validator_reply(validator: ValidatorRecord, *, weight: int) -> MarketValidator:
+def validator_reply(
+    validator: ValidatorRecord, *, weight: int, voting: VotingRecord, recent: RecentVotes
+) -> MarketValidator:
     return MarketValidator(
         id=validator.operator,
         vote_key=validator.vote_key,
@@ -137,6 +166,10 @@ def validator_reply(validator: ValidatorRecord, *, weight: int) -> MarketValidat
         unbonding_usd=usd(validator.unbonding_uusd),
         slashed_usd=usd(validator.slashed_uusd),
         jailed=validator.is_jailed,
+        certificates=voting.certificates,
+        votes=voting.votes,
+        last_vote_at=voting.last_vote_at,
+        recent=ValidatorVotes(agreed=recent.agreed, differed=recent.differed, missed=recent.missed),
     )
 
 

@@ -150,6 +150,7 @@ def holdings_of(holdings: ChainHoldings) -> ChainHoldingsInfo:
     return ChainHoldingsInfo(
         address=holdings.address,
         is_held=holdings.is_held,
+        exits_ready_at=None if holdings.exit_ready_at is None else float(holdings.exit_ready_at),
         **amounts(held=holdings.held_for_requests, exits=holdings.held_for_exits),
         **amounts(
             escrow=holdings.escrow * NANO_PER_MICRO,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -30,7 +31,12 @@ _EVENTS = (FeedSnapshot, FeedDelta)
 
 class OpenApiEndpoints:
     def __init__(self, routes: Sequence[ApiRoute]) -> None:
-        self._document = make_document([*routes, *declared_routes(type(self))])
+        self._routes = [*routes, *declared_routes(type(self))]
+
+    @cached_property
+    def _document(self) -> bytes:
+        """Made for the first who asks: a gateway starts without it."""
+        return make_document(self._routes)
 
     @endpoint("GET /openapi.json", access="public", content_type="application/json")
     async def show_document(self, _: web.Request) -> web.Response:
@@ -45,9 +51,9 @@ def make_document(routes: Iterable[ApiRoute]) -> bytes:
     by_type = {repr(kind): schema for kind, schema in zip([*types, *_EVENTS], schemas, strict=True)}
     replies = [_schema(route.reply, by_type) for route in routes if route.reply is not None]
     bodies = [_schema(route.spec.body, by_type) for route in routes if route.spec.body is not None]
-    for name in _reachable([*replies, *map(by_type.__getitem__, map(repr, _EVENTS))], components):
-        if name not in _reachable(bodies, components):
-            _require_defaults(components[name])
+    events = [by_type[repr(kind)] for kind in _EVENTS]
+    for name in _reachable([*replies, *events], components) - _reachable(bodies, components):
+        _require_defaults(components[name])
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         path = _PARAMETER.sub(r"{\1}", route.spec.path)

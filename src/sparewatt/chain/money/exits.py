@@ -8,11 +8,12 @@ call `exit`, and this does. `Exited`, once final, is posted by `ledger/pockets.p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.money.settlement_contract import call_view, credit_pool, record_spent_call
 from sparewatt.chain.outbox import enqueue
+from sparewatt.core.clock import Clock
 from sparewatt.evm.contract_abi import Contract
 from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import NANO_PER_MICRO, PayoutService
@@ -53,6 +54,9 @@ class ExitWorker:
     payouts: PayoutService
     operator: str
     depth: int
+    clock: Clock
+    needs_block: bool = field(default=False, init=False)
+    """Whether an exit is due by the clock, and the last block is older: a chain that nobody uses makes none."""
 
     async def step(self) -> None:
         """Runs after final events were posted. While the index is behind the chain, holds stay as they are."""
@@ -89,11 +93,12 @@ class ExitWorker:
 
     async def _advance(self, exits: Sequence[SeenExit], owners: Mapping[str, AddressOwner]) -> list[str]:
         """Record what was spent, and pay out. Returns the addresses for which nothing is left."""
+        self.needs_block = False
         if not exits:
             return []
-        now = (await self.client.head()).unix_s
-        hopeless = []
+        now, hopeless = (await self.client.head()).unix_s, []
         for each in exits:
+            self.needs_block |= now < (each.ready_at or 0) <= self.clock.unix_s()
             await self._record_spent(each)
             if now < (each.ready_at or 0):
                 await self._put_into_a_root(owners[each.address])

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.contracts import shipped_artifacts
+from sparewatt.chain.contracts import DeploymentRecord, shipped_artifacts, shipped_contracts
 from sparewatt.core.errors import ChainRefused
-from sparewatt.evm.contract_abi import Contract
+from sparewatt.evm.contract_abi import Contract, Contracts
 from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import PayoutLeafProof
 from sparewatt.ledger.pockets import CREDIT_POOL_ID
@@ -52,6 +52,15 @@ async def settlement_token(client: ChainClient, settlement: Contract) -> Contrac
     """The token that this settlement contract takes, also where we did not deploy it."""
     address = str(await call_view(client, settlement, TOKEN)).lower()
     return Contract(TOKEN, address, shipped_artifacts()[TOKEN].abi)
+
+
+async def followed_contracts(client: ChainClient, record: DeploymentRecord) -> Contracts:
+    """Ours, and the token that they take: of one that we did not deploy, transfers of held addresses are followed."""
+    contracts = shipped_contracts(record)
+    if SETTLEMENT not in contracts or TOKEN in contracts:
+        return contracts
+    token = await settlement_token(client, contracts[SETTLEMENT])
+    return Contracts(shipped_artifacts(), {**record.addresses, TOKEN: token.address}, foreign={TOKEN})
 
 
 async def credit_pool(client: ChainClient, settlement: Contract, *, at_block: int | None = None) -> SettlementPool:

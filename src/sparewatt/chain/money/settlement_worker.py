@@ -87,6 +87,11 @@ class SettlementWorker:
     auditor: ChainAuditor
     holds: CreditHoldStore
 
+    @property
+    def needs_block(self) -> bool:
+        """Whether something is due at a time that no block of the chain has reached yet."""
+        return self.exits.needs_block
+
     async def step(self) -> bool:
         """True if there is more to do. Requests wait: the events of a finished request are posted first."""
         if any([await delivery.step() for delivery in self.deliveries]):
@@ -98,6 +103,14 @@ class SettlementWorker:
         await self.cover.step()
         await self.auditor.step()
         return is_sending
+
+
+def books_reader(contracts: Contracts) -> str:
+    """Another one with a foreign token: it begins anew, for transfers that earlier releases did not follow.
+
+    What the other has posted is not posted again.
+    """
+    return "books_and_transfers" if contracts.foreign else "books"
 
 
 def make_settlement_worker(
@@ -124,13 +137,13 @@ def make_settlement_worker(
     senders = SenderPool(client, store, (*config.senders, config.operator), config.stuck_s)
     return SettlementWorker(
         deliveries=[
-            EventDelivery(store, "books", MONEY_EVENTS, config.depth, poster.handle),
+            EventDelivery(store, books_reader(contracts), MONEY_EVENTS, config.depth, poster.handle),
             EventDelivery(store, "payouts", roots, config.depth, PayoutEventHandler(database.payouts, clock).handle),
         ],
         requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
         cover=PoolCover(client, database, contract, config.operator, config.test_money),
-        exits=ExitWorker(client, database, contract, payouts, config.operator, config.depth),
+        exits=ExitWorker(client, database, contract, payouts, config.operator, config.depth, clock),
         auditor=ChainAuditor(client, database, contracts, config.depth),
         holds=database.credit_holds,
     )

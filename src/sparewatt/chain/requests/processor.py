@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -66,11 +67,21 @@ class ChainRequestProcessor:
         for row in await self.requests.list_decided(limit=CHECKED_PER_STEP):
             await self._check_outcome(row)
         asked = await self.requests.list_asked(limit=REQUESTS_PER_STEP)
-        loads = await self.senders.loads() if asked else []
-        for row in asked:
-            sender = choose_sender(loads, stuck_s=self.senders.stuck_s)
-            loads = with_calls(loads, sender, await self._send_step(row, sender))
-        return bool(asked)
+        if not asked:
+            return False
+        loads, errors = await self.senders.loads(), list[BaseException]()
+        # At once: they are of different addresses, and each waits for the chain's node several times.
+        built = await asyncio.gather(*(self._build(row) for row in asked), return_exceptions=True)
+        for row, batch in zip(asked, built, strict=True):
+            if isinstance(batch, BaseException):
+                errors.append(batch)
+            elif batch is not None:
+                sender = choose_sender(loads, stuck_s=self.senders.stuck_s)
+                await self._apply(row, batch, sender)
+                loads = with_calls(loads, sender, len(batch.calls))
+        if errors:
+            raise errors[0]  # of the chain or the database: these are tried again, and held up no others
+        return True
 
     async def _check_outcome(self, row: ChainRequestRow) -> None:
         sent = await self.requests.list_sent(row.id)
@@ -109,15 +120,13 @@ class ChainRequestProcessor:
         if result and result != row.result:
             await self.requests.note_result(row.id, result)
 
-    async def _send_step(self, row: ChainRequestRow, sender: str) -> int:
-        """How many calls it gave the sender."""
+    async def _build(self, row: ChainRequestRow) -> CallBatch | None:
+        """None for a request that failed."""
         try:
-            batch = await self._handler(row).build_calls(row)
+            return await self._handler(row).build_calls(row)
         except (InvalidField, ChainReverted) as error:
             await self._fail(row, error.message)
-            return 0
-        await self._apply(row, batch, sender)
-        return len(batch.calls)
+            return None
 
     def _handler(self, row: ChainRequestRow) -> RequestHandler:
         handler = self.handlers.get(row.kind)

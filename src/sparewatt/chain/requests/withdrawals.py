@@ -35,18 +35,24 @@ NOTHING_DEPOSITED = (
 
 @dataclass(frozen=True, slots=True)
 class WithdrawHandler(RequestHandler):
-    """Step 0 withdraws what contracts owe to the address, step 1 deposits all tokens there into credits.
+    """Step 0 withdraws what contracts owe to the address, step 1 deposits the tokens there into credits.
 
     What the escrow owes the account's providers comes to the same address, unless a receiver is named.
     """
 
     context: ChainRequestContext
+    result_events: ClassVar[Sequence[str]] = tuple(f"{name}.Withdrawn" for name in PAYING_CONTRACTS)
+
+    def read_result(self, row: ChainRequestRow, events: Sequence[ChainEvent]) -> Mapping[str, Any]:
+        """What the contracts paid to the address so far."""
+        paid = [event.args["amount"] for event in events if event.args["receiver"] == row.address]
+        return {"micro": sum(paid)} if paid else {}
 
     async def build_calls(self, row: ChainRequestRow) -> CallBatch:
         key, to_credits = await self.context.account_key(row), row.params.receiver is None
         if row.step == 0:
             calls = await self._withdrawals(row, key)
-            if to_credits:
+            if to_credits and not row.params.only_owed:
                 calls += await self._pay_of_providers(row)
             if not calls and not to_credits:
                 raise InvalidField("The contracts owe this address nothing.")
@@ -84,6 +90,8 @@ class WithdrawHandler(RequestHandler):
         context, settlement = self.context, self.context.contracts[SETTLEMENT]
         token = await context.token()
         micro = int(await context.view(token, "balanceOf", key.address))
+        if row.params.only_owed:
+            micro = min(micro, row.result.get("micro", 0))
         if not micro:
             return CallBatch()
         payment = await context.payment_calls(key, spender=settlement, micro=micro, may_mint=False)

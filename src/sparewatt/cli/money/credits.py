@@ -163,7 +163,7 @@ def _facts(credit: CreditBalance) -> list[Fact]:
         ("Free", f"${credit.promo_usd} (spent first{expiry})"),
         ("Paid", f"${credit.paid_usd}"),
         ("Reserved", f"{output.format_usd(_reserved_usd(credit))} of it, by gateways for your requests"),
-        ("Spent", f"{output.format_usd(bytes(credit.total_usage).decode())} so far"),
+        ("Spent", f"{output.format_usd(bytes(credit.total_usage).decode())} on answers so far"),
         *_chain_facts(credit.chain),
     ]
 
@@ -184,9 +184,17 @@ def _chain_facts(chain: ChainHoldingsInfo | None) -> list[Fact]:
         ("Owed to you", chain.owed_usd, "by contracts; 'sparewatt credits collect' brings it back"),
         ("Tokens", chain.wallet_usd, f"at {chain.address}"),
         ("Held", chain.held_usd, "of your credits, for leases and bonds you asked for"),
-        ("Withdrawing", chain.exits_usd, "of your credits, which can be spent no more"),
+        ("Withdrawing", chain.exits_usd, f"of your credits, {_payment(chain)}; it can be spent no more"),
     ]
     return [(name, f"{output.format_usd(usd)} {what}") for name, usd, what in facts if usd != "0"]
+
+
+def _payment(chain: ChainHoldingsInfo) -> str:
+    """When a withdrawal is paid."""
+    if chain.exits_ready_at is None:
+        return "on its way to the contract"
+    left_s = chain.exits_ready_at - time.time()
+    return f"to be paid {format_time_left(left_s)}" if left_s > 0 else "being paid now"
 
 
 @click.group(cls=DefaultGroup, default="show")

@@ -79,6 +79,19 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, leases
 @click.option("--speed-limit-tps", type=NUMBER, help="The most tokens per second that one answer may use.")
 @click.option("--leases/--no-leases", default=None, help="Offer the machine for leases, or stop that.")
 @click.option("--lease-wallet", metavar="ADDRESS", help="Serve no other provider than this wallet of yours.")
+@click.option("--chain-url", metavar="URL", help="Check orders of leases by this chain's node; 'none' forgets it.")
+@click.option(
+    "--container-socket",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The Docker or podman socket that leases run on; 'auto' looks for one.",
+)
+@click.option(
+    "--machine-dir",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Where all agents of this machine note what leases have of it; 'auto' is one place for all users.",
+)
 @click.option("--no-gpu-bench", "bench_gpu", flag_value=False, default=None, help="Do not measure the GPU itself.")
 @click.option("--drain-s", type=NUMBER, help="How long to wait for running answers when asked to stop.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow plain http:// to another machine.")

@@ -17,9 +17,10 @@ from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import NOT_RUNNING, ask_agent, ask_running_agent, data_option, node_dir
+from sparewatt.cli.node.departure import change_departure, require_no_leases
 from sparewatt.cli.node.status import describe_price
 from sparewatt.cli.output import Column, Fact, left, right
-from sparewatt.cli.param_types import DURATION, FiniteRange
+from sparewatt.cli.param_types import DURATION, MOMENT, FiniteRange
 from sparewatt.core.errors import InvalidAmount
 from sparewatt.core.money import format_usd, parse_usd
 
@@ -131,13 +132,29 @@ def _facts(rules: OwnerRules, status: dict[str, Any] | None) -> list[Fact]:
 
 
 @click.command("drain")
+@click.option("--by", "by_unix_s", type=MOMENT, help="Give leases notice, and have them leave by then.")
+@click.option("--off", is_flag=True, help="Leases stay after all, and new ones may come.")
+@click.option("--anyway", is_flag=True, help="Stop the agent although leases run here, which costs their bonds.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until it has stopped.")
 @data_option
 @json_option
-@examples("sparewatt node drain")
-def drain(*, no_wait: bool, data_dir: Path | None, as_json: bool) -> None:
-    """Finish running jobs, take no new ones, then stop the agent."""
+@examples("sparewatt node drain", "sparewatt node drain --by 18:30", "sparewatt node drain --off")
+def drain(
+    *, by_unix_s: float | None, off: bool, anyway: bool, no_wait: bool, data_dir: Path | None, as_json: bool
+) -> None:
+    """Finish running jobs, take no new ones, then stop the agent.
+
+    With --by the agent goes on: it takes no new leases, gives notice on chain to those that run, and has each go on
+    with another provider once its notice is over.
+    """
     folder = node_dir(data_dir)
+    if by_unix_s is not None or off:
+        if by_unix_s is not None and off:
+            raise click.UsageError("--by and --off say opposite things: give one of them.")
+        change_departure(folder, by_unix_s, as_json=as_json)
+        return
+    if not anyway:
+        require_no_leases(ask_running_agent(folder, {"do": "status"}))
     status = ask_running_agent(folder, {"do": "drain"})
     running = status["running"] + status["queued"]
     if not as_json:

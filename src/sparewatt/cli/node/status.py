@@ -22,6 +22,7 @@ from sparewatt.cli.context import json_option
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import examples
 from sparewatt.cli.node.agent import ask_running_agent, data_option, node_dir
+from sparewatt.cli.node.lease_offer import describe_height, describe_leases, machine_facts
 from sparewatt.cli.output import Cell, Column, Fact, left, prose, right
 from sparewatt.protocol.link.node_report import Speed
 from sparewatt.protocol.link.reference_load import REFERENCE_TOKENS
@@ -61,7 +62,8 @@ def _facts(report: Json, *, now_s: float) -> list[Fact]:
         ("Server", f"{report['server']['kind']}{f': {trouble}' if trouble else ''}"),
         ("Jobs", f"{running}, {report['queued']} waiting, {report['foreign']} of others"),
         ("Price", describe_price(report)),
-        *([("Leases", _leases(report))] if report.get("leases") else []),
+        *(("Notice", f"{model}: {notice}") for model, notice in report.get("price_notices", {}).items()),
+        *_lease_facts(report),
         *([("Hours", report["hours"])] if report["hours"] else []),
         *([("Ceilings", ", ".join(ceilings))] if ceilings else []),
         *([("Power", f"{report['power_watts']:.0f} W now")] if report["power_watts"] is not None else []),
@@ -88,9 +90,14 @@ def describe_price(report: Json) -> str:
     return ", ".join([*per_token, f"{output.format_usd(report['hourly_usd'])} an hour"])
 
 
-def _leases(report: Json) -> str:
-    wallet = report.get("lease_wallet")
-    return f"offered, for the wallet {wallet} only" if wallet else "offered"
+def _lease_facts(report: Json) -> list[Fact]:
+    market = report.get("lease_market")
+    if not report.get("leases"):
+        return []
+    held = sum(bid["state"] == "held" for bid in (market or {}).get("bids", ()))
+    leases = describe_leases(report) + (f"; {held} held" if held else "")
+    machine = machine_facts({"rules": {}} | market) if market else []
+    return [("Leases", leases), *machine, *([("Chain", describe_height(market))] if market else [])]
 
 
 def _since(report: Json, *, now_s: float) -> str:
@@ -209,27 +216,41 @@ _MARKS = {
 @click.argument("gateway_url", metavar="[URL]", required=False)
 @click.option("--token", metavar="T", help="A join token, whose form is checked; it is not used up.")
 @click.option("--backend", "backend_url", metavar="URL", help="The model server to check; else known ports are tried.")
+@click.option(
+    "--chain-url", metavar="URL", help="The chain's node to check; else the one that the node was given, if any."
+)
 @click.option("--measure", is_flag=True, help="Also measure the GPU itself, where torch or CuPy is installed.")
+@click.option("--leases", is_flag=True, help="Also try containers, if the node does not offer leases yet.")
+@click.option(
+    "--container-socket",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The Docker or podman socket to try; else the node's, or the usual places.",
+)
 @click.option("--insecure", is_flag=True, help="Allow plain http:// to another machine.")
 @data_option
 @json_option
 @examples(
     "sparewatt node doctor",
     "sparewatt node doctor https://gateway.example --token join-sw-…",
+    "sparewatt node doctor --chain-url http://127.0.0.1:8545",
     "sparewatt node doctor --measure --json",
 )
 def doctor(*, data_dir: Path | None, as_json: bool, **options: Any) -> None:
-    """Check gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent.
+    """Check gateway, TLS, clock, version, model server, GPU driver, memory, disk, key, agent, chain, containers.
 
-    Prints each result and what to do about it. The gateway is that of the running node, or the URL given. Ends
-    with status 1 if something is wrong.
+    Containers are tried, for some seconds, where leases are offered or with --leases. Prints each result and what to
+    do about it. The gateway is that of the running node, or the URL given. Ends with status 1 if something is wrong.
     """
     import asyncio
 
     from sparewatt.core.clock import SystemClock
     from sparewatt.node.doctor import run_diagnostics
 
-    report = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock()))
+    def show(line: str) -> None:
+        output.note(f"Trying in containers: {line} …")
+
+    report = asyncio.run(run_diagnostics(node_dir(data_dir), **options, clock=SystemClock(), on_progress=show))
     if as_json:
         output.print_json(report)
     else:

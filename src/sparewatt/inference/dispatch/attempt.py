@@ -15,12 +15,13 @@ import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ProtocolViolation
+from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import KIB, REQUEST_BODY_BYTES_MAX
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.assembled_reply import AssembledReply
 from sparewatt.inference.dispatch.deadlines import Deadlines, silence_s
 from sparewatt.inference.dispatch.failover import EmittedText, Seam
-from sparewatt.inference.dispatch.failure_reasons import NOT_NOW, ServerError, classify, failure_reason
+from sparewatt.inference.dispatch.failure_reasons import BROKE_OFF, NOT_NOW, ServerError, classify, failure_reason
 from sparewatt.inference.dispatch.model import (
     AttemptRecord,
     BilledAnswer,
@@ -133,6 +134,10 @@ class AttemptListener(Protocol):
 
     def prompts_ahead_s(self) -> float:
         """How long the prompts will take that this gateway has sent to the attempt's node."""
+        ...
+
+    def is_leased(self, node_id: NodeId, order_id: str) -> bool:
+        """Whether the chain has just given the node this lease."""
         ...
 
     def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None:
@@ -364,10 +369,19 @@ class Attempt:
         self.owner.on_done(rest)
 
     def on_fail(self, fail: JobFailure) -> None:
-        outcome = Outcome.REFUSED if fail.code == "refused" else Outcome.FAILED
-        self.refused_promise = outcome is Outcome.REFUSED and self._promised_ttft_s > 0
+        if not self._may_break_off(fail):
+            self._fail(Outcome.FAILED, BROKE_OFF)
+            return
+        outcome = Outcome.REFUSED if fail.code in ("refused", "leased") else Outcome.FAILED
+        self.refused_promise = fail.code == "refused" and self._promised_ttft_s > 0
         self.stated_ttft_s = fail.ttft_s
         self._fail(outcome, failure_reason(fail.code, is_late=self.refused_promise and fail.ttft_s > 0))
+
+    def _may_break_off(self, fail: JobFailure) -> bool:
+        """A job that has begun is refused no more, unless the chain says that the node has just won a lease."""
+        if fail.code == "leased":
+            return self.owner.is_leased(self.candidate.node_id, fail.lease)
+        return fail.code != "refused" or not self.has_output
 
     # the direct path
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from sparewatt.core.clock import Clock
@@ -31,6 +31,8 @@ class AttemptContext(NamedTuple):
     clock: Clock
     deadlines: TimerQueue
     first_tokens: FirstTokenTimes
+    is_leased: Callable[[NodeId, str], bool] = lambda _node_id, _order_id: False
+    """Whether the chain has just given a node this lease."""
 
 
 class AttemptFactory:

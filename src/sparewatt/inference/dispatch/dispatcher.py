@@ -1,24 +1,20 @@
 """All running jobs of a gateway: starts them, times them out, and keeps the history of the last matches.
 
-The history is a ring in memory of ten thousand matches, of which hardly one is ever read. A match that has ended is
-packed: two small objects beside its decision, and nothing that the garbage collector walks; `get` unpacks it. One match
-in a hundred and every failure also go to a bounded queue, from which a background task stores their explanations.
+The history is a ring in memory (`match_ring.py`). One match in a hundred and every failure also go to a bounded queue,
+from which a background task stores their explanations.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 from zlib import crc32
 
-import msgspec
-
 from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import SparewattError
-from sparewatt.core.ids import KeyId, MatchId, NodeId
-from sparewatt.core.limits import MATCHES_KEPT
+from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.timer_queue import TimerQueue
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
 from sparewatt.inference.dispatch.attempt_factory import AttemptContext
@@ -26,16 +22,8 @@ from sparewatt.inference.dispatch.failover import ContinuationCandidates
 from sparewatt.inference.dispatch.first_token_times import FirstTokenTimes
 from sparewatt.inference.dispatch.hedging import HedgeBudget
 from sparewatt.inference.dispatch.job_run import JobRun, RunContext
-from sparewatt.inference.dispatch.model import (
-    AttemptRecord,
-    DispatchRules,
-    Gate,
-    Job,
-    MatchRecord,
-    Outcome,
-    Reassignment,
-    Sink,
-)
+from sparewatt.inference.dispatch.match_ring import MatchRing
+from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Outcome, Sink
 from sparewatt.inference.dispatch.node_selection import match_through
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.formula import Ranking
@@ -46,85 +34,6 @@ from sparewatt.link.gateway_end import NodeLink
 
 MATCHES_TO_STORE_MAX = 1_000
 """Explanations that wait for Postgres; when it is away for longer, the oldest are lost."""
-
-_Written = tuple[KeyId, float, Outcome, list[AttemptRecord], int | None, str | None, str | None, float, bool]
-"""A record's own fields in their order, but for its id, its decision and its moves."""
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Written).decode
-
-
-class PackedRecord(msgspec.Struct, frozen=True, gc=False):
-    """A match that is over."""
-
-    decision: Decision
-    reassignments: tuple[Reassignment, ...]
-    packed: bytes
-
-
-def pack(record: MatchRecord) -> PackedRecord:
-    written: _Written = (
-        record.key_id,
-        record.created_unix_s,
-        record.outcome,
-        record.attempts,
-        record.error_status,
-        record.error_code,
-        record.stream_error_code,
-        record.match_s,
-        record.streamed,
-    )
-    return PackedRecord(record.decision, record.reassignments, _encode(written))
-
-
-def unpack(match_id: MatchId, packed: PackedRecord) -> MatchRecord:
-    key_id, created_unix_s, outcome, attempts, status, code, broke, match_s, streamed = _decode(packed.packed)
-    return MatchRecord(
-        match_id,
-        key_id,
-        created_unix_s,
-        packed.decision,
-        outcome,
-        attempts,
-        packed.reassignments,
-        status,
-        code,
-        broke,
-        match_s,
-        streamed,
-    )
-
-
-class MatchRing:
-    __slots__ = ("_order", "_records", "_size")
-
-    def __init__(self, size: int = MATCHES_KEPT) -> None:
-        self._size = size
-        self._order: deque[MatchId] = deque()
-        self._records: dict[MatchId, MatchRecord | PackedRecord] = {}
-
-    def add(self, record: MatchRecord) -> None:
-        """A match that begins. The oldest goes."""
-        if record.id not in self._records:
-            self._order.append(record.id)
-            if len(self._order) > self._size:
-                del self._records[self._order.popleft()]
-        self._records[record.id] = record
-
-    def pack(self, record: MatchRecord) -> None:
-        """It is over, and will not change any more."""
-        if self._records.get(record.id) is record:
-            self._records[record.id] = pack(record)
-
-    def get(self, match_id: MatchId) -> MatchRecord | None:
-        found = self._records.get(match_id)
-        return unpack(match_id, found) if isinstance(found, PackedRecord) else found
-
-    def latest(self) -> Iterator[MatchRecord]:
-        """The latest first. Iterate it within one tick of the event loop: new matches change it."""
-        for match_id in reversed(self._order):
-            found = self._records[match_id]
-            yield unpack(match_id, found) if isinstance(found, PackedRecord) else found
-
 
 ONE_IN = 100
 _FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
@@ -192,7 +101,9 @@ class Dispatcher:
         clock: Clock,
         observer: JobObserver | None = None,
         prefixes: PrefixIndex | None = None,
+        is_leased: Callable[[NodeId, str], bool] = lambda _node_id, _order_id: False,
     ) -> None:
+        """`is_leased`: whether the chain has just given a node this lease, for which it may break off its answers."""
         self._table = table
         self._health = health
         self._rules = rules
@@ -210,7 +121,7 @@ class Dispatcher:
         """Records that wait to be stored."""
         self._tokens_done = 0
         self._context = RunContext(
-            attempts=AttemptContext(table, links, rules, clock, self.deadlines, FirstTokenTimes()),
+            attempts=AttemptContext(table, links, rules, clock, self.deadlines, FirstTokenTimes(), is_leased),
             health=health,
             seed=seed,
             prefixes=prefixes if prefixes is not None else PrefixIndex(),

@@ -227,6 +227,7 @@ def request_error(code: ErrorCode, model: str, *, context_tokens: int, nodes: in
 
 FAIL_SENTENCES: Mapping[FailCode, str] = {
     "refused": "the node did not take the job",
+    "leased": "a lease has the node's machine now",
     "backend_unreachable": "its model server does not accept connections",
     "backend_broke": "its model server broke off, or gave an answer that is not valid",
     "backend_timeout": "its model server does not answer any more",
@@ -234,6 +235,10 @@ FAIL_SENTENCES: Mapping[FailCode, str] = {
     "protocol": "the node had an internal error, or could not read the job",
 }
 """What is told of a job that failed at its node, in place of the node's message."""
+
+
+BROKE_OFF = "protocol: the node broke off an answer without a reason that counts"
+"""It refused what it had begun, or named a lease that the chain has not just given it."""
 
 
 def failure_reason(code: FailCode, *, is_late: bool = False) -> str:

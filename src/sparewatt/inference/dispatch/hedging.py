@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from sparewatt.core.ids import NodeId
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.failure_reasons import ServerError
 from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, DeliveryCount, DirectPath, Outcome
@@ -51,6 +52,8 @@ class HedgeOwner(Protocol):
     def on_output(self, data: bytes) -> None: ...
 
     def on_done(self, data: bytes) -> None: ...
+
+    def is_leased(self, node_id: NodeId, order_id: str) -> bool: ...
 
     def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None: ...
 
@@ -106,6 +109,9 @@ class HedgedAttempt:
 
     def prompts_ahead_s(self) -> float:
         return 0.0
+
+    def is_leased(self, node_id: NodeId, order_id: str) -> bool:
+        return self._run.is_leased(node_id, order_id)
 
     def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None:
         self._run.adopt(self)

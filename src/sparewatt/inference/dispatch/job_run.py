@@ -202,6 +202,9 @@ class JobRun:
             return False
         return self._attempts_left() and self._failover.gate.may_recover(self._selector.tried)
 
+    def is_leased(self, node_id: NodeId, order_id: str) -> bool:
+        return self._context.attempts.is_leased(node_id, order_id)
+
     def on_counted(self, delivered: DeliveryCount, units: CompletionUnits) -> BilledAnswer | None:
         return self._bill.count(delivered, units)
 

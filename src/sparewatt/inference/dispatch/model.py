@@ -233,7 +233,7 @@ class DeliveryCount(msgspec.Struct, array_like=True, gc=False):
 class AttemptRecord(msgspec.Struct, array_like=True, gc=False):
     """One node's attempt at a job. Times are milliseconds after the job arrived.
 
-    Packed as an array (`dispatcher.pack`), and not seen by the garbage collector: it holds nothing that could hold it.
+    Packed as an array (`match_ring.pack`), and not seen by the garbage collector: it holds nothing that could hold it.
     """
 
     node_id: NodeId
@@ -261,7 +261,7 @@ class Reassignment(NamedTuple):
     """A later match for the same job: the candidates from which this attempt's node was chosen."""
 
     attempt: int
-    ranked: Sequence[Candidate]
+    ranked: tuple[Candidate, ...]
     """The best of the nodes that were left, as many as a decision keeps."""
 
 

@@ -65,7 +65,7 @@ class NodeSelector:
         One of them gets it if no other node can, or none is better."""
 
     @property
-    def ranked(self) -> Sequence[Candidate]:
+    def ranked(self) -> tuple[Candidate, ...]:
         """The candidates of the last choice, best first."""
         return () if self._last is None else self._last.ranked
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -36,10 +37,9 @@ from sparewatt.protocol.openai.chat import (
 )
 from sparewatt.protocol.openai.embeddings import read_embeddings
 from sparewatt.protocol.openai.reply_fields import (
-    COMPLETION,
     VECTORS,
-    Shape,
     known_chunk,
+    known_completion,
     known_fields,
     with_choices,
     without_usage,
@@ -61,10 +61,11 @@ needs_reading = re.compile(rb'["\\\x00-\x1f]').search
 class ChunkShape:
     """What comes before and after the text in every chunk of an answer, as bytes."""
 
-    __slots__ = ("_n_after", "_n_before", "after", "before", "field")
+    __slots__ = ("_n_after", "_n_before", "after", "before", "field", "name")
 
-    def __init__(self, before: bytes, after: bytes, field: str = "content") -> None:
-        self.before, self.after, self.field = before, after, field
+    def __init__(self, before: bytes, after: bytes, field: str = "content", name: str | None = None) -> None:
+        """`field`: what the text counts as. `name`: what the field is called, where that is something else."""
+        self.before, self.after, self.field, self.name = before, after, field, name or field
         self._n_before, self._n_after = len(before), len(after)
 
     def text_of(self, event: bytes) -> bytes | None:
@@ -103,7 +104,7 @@ def shape_of(event: bytes, chunk: CompletionChunk) -> ChunkShape | None:
     start = event.find(b'"', event.rfind(name) + len(name))
     if event[start : start + len(text)] != text or not text[1:-1] or not _is_plain(text[1:-1]):
         return None
-    return ChunkShape(event[: start + 1], event[start + len(text) - 1 :], _COUNTED_AS.get(field, field))
+    return ChunkShape(event[: start + 1], event[start + len(text) - 1 :], _COUNTED_AS.get(field, field), field)
 
 
 _COUNTED_AS = {"reasoning_content": "reasoning"}
@@ -514,7 +515,7 @@ class WholeReply:
             raise ReplyBroken("the reply is over the limit")
 
     def end(self) -> bytes:
-        body, seen = self._known(self.body(), COMPLETION), self.delivered
+        body, seen = self._known(self.body(), known_completion), self.delivered
         completion = read_completion(body)
         if completion is None:
             raise ReplyBroken("the reply is not a completion")
@@ -531,11 +532,11 @@ class WholeReply:
             seen.completion_tokens = usage.completion_tokens
         return self._for_client(body)
 
-    def _known(self, body: bytes, shape: dict[str, Shape]) -> bytes:
+    def _known(self, body: bytes, known: Callable[[bytes], bytes]) -> bytes:
         try:
             if not body.isascii():
                 body.decode()
-            return known_fields(body, shape)
+            return known(body)
         except ValueError as error:
             raise ReplyBroken("the reply is not a completion") from error
 
@@ -568,7 +569,7 @@ class EmbeddingReply(WholeReply):
     __slots__ = ()
 
     def end(self) -> bytes:
-        body = self._known(self.body(), VECTORS)
+        body = self._known(self.body(), partial(known_fields, shape=VECTORS))
         vectors = read_embeddings(body)
         if vectors is None:
             raise ReplyBroken("the reply holds no vectors")

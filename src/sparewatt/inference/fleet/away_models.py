@@ -1,8 +1,9 @@
-"""Which nodes that are away keep their models in the matcher's table, within a bound on memory. Pure.
+"""Which nodes that are away stay in the matcher's table, and which keep their models there: a bound on memory. Pure.
 
 A client that asks for a model whose node restarts is told to try again, not that there is no such model. But whoever
 joins and leaves with ever new models must not fill a gateway's memory: nodes that never served share one small budget,
 those that did have one per account. Beyond it, who left first loses its models; it brings them again when it joins.
+Of nodes that never served only the last thousand stay in the table at all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.inference.fleet.fleet_limits import UNSERVED_NODES_KEPT
 
 UNSERVED_MODELS_MAX = 200
 """Of all nodes that never served a job: 2 MB."""
@@ -38,8 +40,17 @@ class AwayPool:
 
 
 class AwayModels:
-    def __init__(self, *, per_account_max: int, unserved_max: int = UNSERVED_MODELS_MAX) -> None:
+    def __init__(
+        self,
+        *,
+        per_account_max: int,
+        unserved_max: int = UNSERVED_MODELS_MAX,
+        unserved_nodes_max: int = UNSERVED_NODES_KEPT,
+    ) -> None:
         self._per_account_max = per_account_max
+        self._unserved_nodes_max = unserved_nodes_max
+        self._unserved_nodes: OrderedDict[NodeId, None] = OrderedDict()
+        """With models or without; who left first comes first."""
         self._unserved = AwayPool(unserved_max)
         self._served: dict[AccountId, AwayPool] = {}
         self._pool_of: dict[NodeId, AccountId | None] = {}
@@ -51,6 +62,8 @@ class AwayModels:
     def leave(self, node_id: NodeId, owner: AccountId, *, models: int, has_served: bool) -> list[NodeId]:
         """A node is away. Returns the nodes that lose their models, which may be this one."""
         self.join(node_id)
+        if not has_served:
+            self._unserved_nodes[node_id] = None
         if not models:
             return []
         account = owner if has_served else None
@@ -63,10 +76,16 @@ class AwayModels:
 
     def join(self, node_id: NodeId) -> None:
         """It is back, or forgotten."""
+        self._unserved_nodes.pop(node_id, None)
         if node_id in self._pool_of:
             account = self._pool_of.pop(node_id)
             self._pool(account).remove(node_id)
             self._release(account)
+
+    def take_surplus(self) -> list[NodeId]:
+        """Nodes that have to leave the table: of those that never served, who left first."""
+        surplus = len(self._unserved_nodes) - self._unserved_nodes_max
+        return [self._unserved_nodes.popitem(last=False)[0] for _ in range(surplus)]
 
     def _pool(self, account: AccountId | None) -> AwayPool:
         if account is None:

@@ -17,6 +17,8 @@ from sparewatt.core.plural import pluralize
 NODES_PER_ACCOUNT = 500
 MODELS_PER_ACCOUNT = 1_000
 """Counted on each node that has them, while it is connected: each takes about 12 kB of a gateway's memory."""
+UNSERVED_NODES_KEPT = 1_000
+"""In memory, of nodes that never served and are away: 3 MB without their models."""
 JOINS_BURST, JOINS_PER_S = 20, 1 / 3
 """Of one node: enough for a line that drops every few seconds."""
 SPECS_BURST, SPECS_PER_S = 10, 1.0
@@ -32,6 +34,8 @@ class FleetBounds:
     nodes_per_account: int = NODES_PER_ACCOUNT
     models_per_account: int = MODELS_PER_ACCOUNT
     models_per_node: int = MODELS_PER_NODE_MAX
+    unserved_nodes_kept: int = UNSERVED_NODES_KEPT
+    """Of all accounts together; not set by the operator."""
 
     def check(self, models: int, *, is_new: bool, nodes_known: int, others_models: int) -> None:
         """Raises JoinRefused. `is_new`: whether the node is none of the account's `nodes_known`.

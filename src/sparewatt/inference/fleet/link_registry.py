@@ -23,6 +23,7 @@ from sparewatt.inference.fleet.fleet_limits import FleetBounds, FleetRates
 from sparewatt.inference.fleet.model_catalog import ModelCatalog, server_id_of
 from sparewatt.inference.fleet.name_registry import NameRegistry
 from sparewatt.inference.fleet.node_admission import AdmittedNode, NodeAdmission
+from sparewatt.inference.fleet.node_owners import NodeOwners
 from sparewatt.inference.fleet.pinger import Pinger
 from sparewatt.inference.fleet.power_readings import PowerReadings
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
@@ -44,6 +45,7 @@ from sparewatt.protocol.link.frames import (
     Welcome,
     encode_message,
 )
+from sparewatt.protocol.link.lease_tasks import LeaseAct, LeaseReport
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, ServerMetrics
 from sparewatt.protocol.link.receipts import Countersignature, SignedReceipts
 
@@ -52,6 +54,9 @@ FORGET_AFTER_S = 24 * 3600.0
 
 NAME_REASON_CHARS_MAX = 400
 """Why a model has not the name that its id suggests: a sentence, and an id at most."""
+
+TOLD_PER_TICK = 100
+"""Nodes whose notices are looked at in one tick of the event loop: with a few models each, a millisecond."""
 
 _log = Logger("sparewatt.links")
 
@@ -122,12 +127,15 @@ class LinkRegistry:
         bounds: FleetBounds | None = None,
         on_forgotten: Callable[[NodeId], None] = lambda _node: None,
         on_node_key: Callable[[NodeId, SignedNodeKey], None] = lambda _node, _signed: None,
+        price_notice: Callable[[ModelReport], str | None] = lambda _model: None,
+        on_lease: Callable[[NodeId, LeaseAct | LeaseReport], None] = lambda _node, _said: None,
     ) -> None:
         """`links`: filled here; dispatch looks nodes up in it.
 
         `before_sending`: called by every link before its frames leave. `on_left`: called with a node that has left.
         `on_forgotten`: called with one that is no longer known. `on_node_key`: with a node's answer to a
-        `NodeKeyRequest`.
+        `NodeKeyRequest`. `price_notice`: what a node's owner is told about a price. `on_lease`: with what it says
+        of its leases.
         """
         self.links = links
         self._ports = ports or LinkPorts()
@@ -136,6 +144,8 @@ class LinkRegistry:
         self._on_left = on_left
         self._on_forgotten = on_forgotten
         self._on_node_key = on_node_key
+        self._price_notice = price_notice
+        self._on_lease = on_lease
         self.catalog = catalog or ModelCatalog()
         self._demand = demand or UnmetDemand(clock=clock)
         self._table = table
@@ -153,8 +163,7 @@ class LinkRegistry:
         """Connections that were opened here, whatever became of them."""
         self.version = 0
         """Another one whenever `links` has changed."""
-        self.owners: dict[NodeId, AccountId] = {}
-        """Whose each known node is, also of those that are away."""
+        self.owners = NodeOwners()
         self.names = NameRegistry()
         self.joined_unix_s: dict[NodeId, float] = {}
         """When each node joined that was unknown when this gateway started."""
@@ -166,7 +175,6 @@ class LinkRegistry:
         bounds = bounds or FleetBounds()
         self._rates = FleetRates(bounds.models_per_account)
         self.admission = NodeAdmission(
-            table=table,
             owners=self.owners,
             tokens=tokens,
             hosts=hosts,
@@ -175,7 +183,9 @@ class LinkRegistry:
             clock=clock,
             rng=rng,
         )
-        self._away = AwayModels(per_account_max=bounds.models_per_account)
+        self._away = AwayModels(
+            per_account_max=bounds.models_per_account, unserved_nodes_max=bounds.unserved_nodes_kept
+        )
         self._specs_waiting: dict[NodeId, NodeSpecs] = {}
         """Of nodes that report more often than the table is written, their last specs."""
 
@@ -342,6 +352,7 @@ class LinkRegistry:
         has_served: bool = False,
     ) -> None:
         """A node that is known from an earlier run, or from another process."""
+        self.owners.setdefault(node_id, owner)
         self._table.remember(
             node_id,
             self.catalog.named(node_id, owner, specs),
@@ -363,6 +374,8 @@ class LinkRegistry:
         kept = len(row.specs.models)
         for away in self._away.leave(node_id, row.owner, models=kept, has_served=row.has_served):
             self._drop_models(away)
+        for away in self._away.take_surplus():
+            self._leave_table(away)
 
     def _drop_models(self, node_id: NodeId) -> None:
         row = self._table.get(node_id)
@@ -371,26 +384,34 @@ class LinkRegistry:
             self._table.set_specs(node_id, self.catalog.named(node_id, row.owner, bare))
 
     def forgettable(self) -> list[NodeId]:
-        """Nodes that never served a job of this process and have been away for a day."""
+        """Nodes that never served a job of this process and have been away for a day, or are not in memory."""
         since_unix_s = self._clock.unix_s() - FORGET_AFTER_S
-        return [
-            row.id
-            for row in self._table
-            if not row.connected and not row.has_served and (row.last_seen_unix_s or 0.0) < since_unix_s
-        ]
+        return [node_id for node_id in self.owners if self._is_forgettable(self._table.get(node_id), since_unix_s)]
+
+    @staticmethod
+    def _is_forgettable(row: NodeRow | None, since_unix_s: float) -> bool:
+        if row is None:
+            return True
+        return not row.connected and not row.has_served and (row.last_seen_unix_s or 0.0) < since_unix_s
 
     def forget(self, node_ids: Iterable[NodeId]) -> None:
         """Remove all that is known of nodes that are away; they may join again as new ones."""
         for node_id in node_ids:
-            if self._table.forget(node_id):
-                self._away.join(node_id)
-                self.catalog.forget(node_id)
-                self.names.release(node_id)
-                self.owners.pop(node_id, None)
-                self.joined_unix_s.pop(node_id, None)
-                self.changed.discard(node_id)
-                self._on_forgotten(node_id)
+            is_gone = self._leave_table(node_id) or self._table.get(node_id) is None
+            if is_gone and self.owners.pop(node_id, None) is not None:
                 _log.info("node_forgotten", node=node_id)
+
+    def _leave_table(self, node_id: NodeId) -> bool:
+        """Take a node that is away out of memory. It is still registered, and brings everything when it joins again."""
+        if not self._table.forget(node_id):
+            return False
+        self._away.join(node_id)
+        self.catalog.forget(node_id)
+        self.names.release(node_id)
+        self.joined_unix_s.pop(node_id, None)
+        self.changed.discard(node_id)
+        self._on_forgotten(node_id)
+        return True
 
     # names of nodes and models
 
@@ -418,8 +439,15 @@ class LinkRegistry:
                     self._tell_names(row.id)
             node_ids = self.catalog.take_stale()
 
+    async def tell_price_notices(self) -> None:
+        """Tell owners what has become of their prices: what is usual changes with what others ask."""
+        for told, node_id in enumerate(list(self._held), 1):
+            self._tell_names(node_id)
+            if told % TOLD_PER_TICK == 0:
+                await asyncio.sleep(0)
+
     def _tell_names(self, node_id: NodeId) -> None:
-        """Tell a node's owner what the network calls its models, when that has changed."""
+        """Tell a node's owner what the network calls its models, and of their prices, when that has changed."""
         held, row = self._held.get(node_id), self._table.get(node_id)
         if held is None or not held.takes_names or row is None:
             return
@@ -431,7 +459,8 @@ class LinkRegistry:
 
     def _assigned_name(self, row: NodeRow, model: ModelReport) -> AssignedName:
         why = self.catalog.naming_of(row.owner, model).why
-        return AssignedName(model.id, server_id_of(model), why[:NAME_REASON_CHARS_MAX] if why is not None else None)
+        why = why[:NAME_REASON_CHARS_MAX] if why is not None else None
+        return AssignedName(model.id, server_id_of(model), why, self._price_notice(model))
 
     # what links report
 
@@ -469,7 +498,7 @@ class LinkRegistry:
         self._end(node_id, refused.reason)
 
     def _write_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
-        self._table.set_specs(node_id, self._named(node_id, specs))
+        self._table.set_specs(node_id, self._named(node_id, specs), now_s=self._clock.now_s())
         self.admission.tally.put(node_id, self.owners[node_id], len(specs.models))
         self.changed.add(node_id)
         self._tell_names(node_id)
@@ -491,6 +520,9 @@ class LinkRegistry:
 
     def on_node_key(self, node_id: NodeId, signed: SignedNodeKey) -> None:
         self._on_node_key(node_id, signed)
+
+    def on_lease(self, node_id: NodeId, said: LeaseAct | LeaseReport) -> None:
+        self._on_lease(node_id, said)
 
 
 def countersign(links: Mapping[NodeId, NodeLink], node_id: NodeId, message: Countersignature) -> None:

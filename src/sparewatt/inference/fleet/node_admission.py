@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from sparewatt.core.errors import JoinRefused
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.rng import Rng
 from sparewatt.inference.fleet.fleet_limits import FleetBounds, FleetRates, ModelTally
-from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.fleet.node_owners import NodeOwners
 from sparewatt.link.handshake import authenticate_node
 from sparewatt.link.handshake_places import HandshakePlace, HandshakePlaces
 from sparewatt.link.sockets import Socket
@@ -31,8 +31,7 @@ class AdmittedNode(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class NodeAdmission:
-    table: NodeTable
-    owners: Mapping[NodeId, AccountId]
+    owners: NodeOwners
     """Of all nodes that are known here."""
     tokens: JoinTokens
     hosts: Collection[str]
@@ -66,8 +65,9 @@ class NodeAdmission:
 
     def check_models(self, node_id: NodeId, owner: AccountId, models: int) -> None:
         """Whether the account's bounds allow the node so many. Raises JoinRefused."""
-        known, others = self.table.nodes_of(owner), self.tally.others(node_id, owner)
-        self.bounds.check(models, is_new=node_id not in known, nodes_known=len(known), others_models=others)
+        is_new, nodes_known = self.owners.get(node_id) != owner, self.owners.count_of(owner)
+        others = self.tally.others(node_id, owner)
+        self.bounds.check(models, is_new=is_new, nodes_known=nodes_known, others_models=others)
 
     @contextmanager
     def _place(self, network: str, socket: Socket) -> Iterator[HandshakePlace]:

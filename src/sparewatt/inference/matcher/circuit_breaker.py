@@ -44,6 +44,11 @@ class CircuitBreaker:
         return BreakerState.OPEN if now_s < self.open_until_s else BreakerState.HALF_OPEN
 
     @property
+    def is_new(self) -> bool:
+        """Whether there is nothing to remember of it."""
+        return not (self.failures_in_row or self.trials or self._leniencies)
+
+    @property
     def shut_until_s(self) -> float:
         """Until when jobs should go elsewhere; infinite while as many trials run as may."""
         return math.inf if self.failures_in_row and self.trials >= TRIALS_MAX else self.open_until_s

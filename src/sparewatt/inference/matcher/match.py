@@ -20,6 +20,7 @@ from sparewatt.inference.matcher.nearness import NearbyRank
 from sparewatt.inference.matcher.scan import MatchQuery, ScanFunction, ScanResult
 from sparewatt.inference.matcher.shortlist import shortlisted
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.matcher.unseen import spread
 
 OWN_NODE = "own_node"
 """The filter that keeps a job paid with free credits off its payer's own nodes."""
@@ -73,6 +74,8 @@ def match(
         result = _with_affinity(
             job, table, columns, result, cached, allowed=allowed, query=query, tried=tried, rank=rank
         )
+    if ranking.usd_weight is not None and (foreign := table.unseen.rate(job.model, context.now_s)):
+        result = spread(query, result, foreign)
     rows, n_ranked, rejected_counts, rejected_rows = result
     if not_shortlisted:
         rejected_rows = b""

@@ -21,7 +21,7 @@ from sparewatt.inference.matcher.columns import NodeColumns, Standing
 from sparewatt.inference.matcher.newcomers import FIRST_JOBS_MAX, TIMED_JOBS
 from sparewatt.policy.gpu_figures import fp16_tflops_of, memory_bandwidth_of
 from sparewatt.policy.model_names.experts import read_share
-from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs, Speed
+from sparewatt.protocol.link.node_report import ModelReport, ModelState, NodeLoad, NodeSpecs, Speed
 
 FAILURES_PRIOR, JOBS_PRIOR = 0.4, 20.0
 STEP_PER_JOB_SHARE = 0.05
@@ -32,6 +32,8 @@ SHARE_AHEAD = 0.5
 """Of the share of the last seconds that went into prompts, what is expected of the next: bursts end."""
 OVERDUE_SHARE = 0.125
 """Prompts that take longer than expected are expected to need this share of their time still."""
+HIDDEN_TOKENS, HIDDEN_SHARE = 8000.0, 0.05
+"""A context of so many tokens that shows no cost in a measurement may still add this share to a step."""
 REFERENCE_TOKENS, REFERENCE_STEPS = 1000.0, 200.0
 """The job by which speeds are compared and remembered."""
 SLOWER_BELIEVED = 2.0 / 3.0
@@ -152,6 +154,8 @@ class ColumnPosition:
     """Of its jobs, those for which the node said that the model had to be loaded."""
     known: ModelFigures | None = None
     """The last figures that were measured, to which the lessons are relative."""
+    loading_from_s: float | None = None
+    """Since when the node says that it loads the model."""
     reading_least: float = 0.0
     writing_least: float = 0.0
     """How many times slower than its figures it counts at the least, while too few jobs have taught the truth."""
@@ -188,6 +192,12 @@ class ColumnPosition:
         self.writing = Lessons.restored(factor=timing.step_s / step_s, count=timing.writes, amount=REFERENCE_STEPS)
         self.timed_jobs = timing.jobs
         self.known = self.figures
+
+    def note_state(self, state: ModelState, now_s: float) -> None:
+        if state != "loading":
+            self.loading_from_s = None
+        elif self.loading_from_s is None:
+            self.loading_from_s = now_s
 
     def forget(self) -> None:
         """It was caught: what was timed of it is worth nothing."""
@@ -231,6 +241,10 @@ class NodeRow:
     timings: dict[str, Timing] = field(default_factory=dict)
     """Of models that it does not have now: dropping a model and bringing it back does not wash them off."""
     load: NodeLoad = field(default_factory=NodeLoad)
+    is_loading: bool = False
+    """Whether it loads one of its models."""
+    foreign_at_s: float = 0.0
+    """When it last reported more jobs of others."""
     connected: bool = False
     last_heard_s: float = 0.0
     last_seen_unix_s: float | None = None
@@ -315,14 +329,29 @@ def failure_odds_of(row: NodeRow) -> float:
 
 
 def active_bytes_of(row: NodeRow) -> int:
-    """Weights of the models that have jobs on the node: sent from here, or reported as sent by others."""
+    """Weights that every step reads: of the loaded models that have jobs, sent from here or reported by others.
+
+    Jobs of a model that is still being loaded wait; taken to be read, it would make the others look fast.
+    """
     used = {*row.own_active, *row.load.foreign_models} if row.load.foreign_models else row.own_active
     weights_bytes = 0
     for model in used:
         report = row.models.get(model)
-        if report is not None:
+        if report is not None and report.state == "warm":
             weights_bytes += report.weights_bytes
     return weights_bytes
+
+
+def is_read_now(row: NodeRow, model: str) -> bool:
+    """Whether the weights of a model that the node has are part of `active_bytes_of`."""
+    has_jobs = model in row.own_active or model in row.load.foreign_models
+    return has_jobs and row.models[model].state == "warm"
+
+
+def load_left_s_of(row: NodeRow, position: ColumnPosition) -> float:
+    """Of a model that is being loaded, as of the node's last report."""
+    began_s = row.last_heard_s if position.loading_from_s is None else position.loading_from_s
+    return row.models[position.model].load_left_s(row.last_heard_s - began_s)
 
 
 def step_s_of(row: NodeRow, position: ColumnPosition, jobs: float) -> float:
@@ -335,7 +364,7 @@ def step_s_of(row: NodeRow, position: ColumnPosition, jobs: float) -> float:
     if load.kv_capacity_bytes is not None:
         kv_bytes = min(kv_bytes, load.kv_capacity_bytes)
     read_bytes = kv_bytes + load.foreign_active_bytes + row.active_bytes
-    if position.model in row.own_active or position.model in load.foreign_models:
+    if is_read_now(row, position.model):
         read_bytes -= figures.weights_bytes
     return figures.step_s + figures.per_job_s * jobs + read_bytes / figures.bandwidth
 
@@ -459,11 +488,19 @@ def _figures(specs: NodeSpecs, model: ModelReport) -> ModelFigures:
 
 
 def _bandwidth(specs: NodeSpecs, model: ModelReport, speed: Speed) -> float:
-    """Bytes per second of decoding: by what a token of context was measured to add, the card, or a step alone."""
-    if speed.step_per_token_s and model.kv_bytes_per_token:
-        found = model.kv_bytes_per_token / speed.step_per_token_s
+    """Bytes per second of decoding: by what a token of context was measured to add, the card, or a step alone.
+
+    A step reads the weights, but may take long for other reasons: where contexts were measured to cost nothing that
+    shows, that says more. A server that tells its weights must not look slower for it.
+    """
+    kv_bytes, per_token_s = model.kv_bytes_per_token, speed.step_per_token_s
+    if per_token_s and kv_bytes:
+        found = kv_bytes / per_token_s
     elif specs.bandwidth_bytes_s is not None:
         found = specs.bandwidth_bytes_s
+    elif per_token_s is not None and kv_bytes:
+        hidden = kv_bytes * HIDDEN_TOKENS / HIDDEN_SHARE
+        found = max(BANDWIDTH_MIN, hidden * speed.decode_tps, model.weights_bytes * speed.decode_tps)
     else:
         found = max(BANDWIDTH_MIN, model.weights_bytes * speed.decode_tps) if model.weights_bytes else UNKNOWN_LARGE
     return min(found, UNKNOWN_LARGE)

@@ -17,8 +17,9 @@ import numpy as np
 from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.core.limits import NODES_MAX
 from sparewatt.core.money import NANO_PER_USD
+from sparewatt.inference.matcher.asked_prices import asked_prices
 from sparewatt.inference.matcher.capacity import CapacityCount
-from sparewatt.inference.matcher.columns import ColumnField, Floats, NodeColumns
+from sparewatt.inference.matcher.columns import ColumnField, NodeColumns
 from sparewatt.inference.matcher.formula import hash_text
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.matcher.newcomers import TIMED_JOBS, Newcomers
@@ -28,6 +29,7 @@ from sparewatt.inference.matcher.node_row import (
     NodeRow,
     Timing,
     active_bytes_of,
+    load_left_s_of,
     load_values,
     record_values,
     specs_values,
@@ -35,6 +37,7 @@ from sparewatt.inference.matcher.node_row import (
 )
 from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.reservation import Reservation, count_down, count_up
+from sparewatt.inference.matcher.unseen import UnseenTraffic
 from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 
 if TYPE_CHECKING:
@@ -45,14 +48,10 @@ OUTPUT_EWMA = 0.1
 OUTPUT_TOKENS_LEARNED_MAX = 32_768
 """The most that one job can teach: the count is the node's own word, and it sizes the next jobs of all users."""
 RTT_EWMA = 0.3
-
 _NANO_PRICE = NANO_PER_USD * TOKENS_PER_PRICE
 """Nano-USD per million tokens, of a price in dollars per token."""
-_NO_PRICES: Floats = np.empty(0)
-
 DIRTY_ROWS_MAX = 64
 """Rows that a match may find to be written: a tenth of a millisecond."""
-
 OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
 """The hops between gateway and model server take time of their own: learned from prompts shorter than this."""
 STALL_MAX = 2.0
@@ -88,7 +87,7 @@ class NodeTable:
         """By model, the median of what was timed: seconds for a prompt of REFERENCE_TOKENS, and for a step."""
         self._timed_answers = 0
         self.capacity = CapacityCount()
-        self.newcomers, self.zones = Newcomers(), zones or NodeZones()
+        self.newcomers, self.zones, self.unseen = Newcomers(), zones or NodeZones(), UnseenTraffic()
         self.newly_timed: set[NodeId] = set()
         """Nodes of which something was timed that is not stored yet."""
 
@@ -191,15 +190,16 @@ class NodeTable:
 
     # reports
 
-    def set_specs(self, node_id: NodeId, specs: NodeSpecs) -> None:
+    def set_specs(self, node_id: NodeId, specs: NodeSpecs, *, now_s: float | None = None) -> None:
+        """`now_s`: when it was reported; without it, when the node was last heard."""
         row = self._rows[node_id]
         self.capacity.forget(row)
-        row.specs = specs
-        row.models = {model.id: model for model in specs.models}
+        row.specs, row.models = specs, {model.id: model for model in specs.models}
         for gone in [model for model in row.positions if model not in row.models]:
             self._remove_position(row, gone)
         for model in row.models.values():
-            self._write_specs(row, model)
+            self._write_specs(row, model, row.last_heard_s if now_s is None else now_s)
+        row.is_loading = any(position.loading_from_s is not None for position in row.positions.values())
         row.active_bytes = active_bytes_of(row)
         self.capacity.update(row)
         self.zones.note(row)
@@ -209,7 +209,7 @@ class NodeTable:
         row = self._rows[node_id]
         before = row.load
         row.last_heard_s = now_s
-        if load == before and not load.foreign_backlog_s:
+        if load == before and not load.foreign_backlog_s and not row.is_loading:
             for position in row.positions.values():
                 position.columns.write_heartbeat(position.index, now_s)
             return
@@ -223,6 +223,8 @@ class NodeTable:
             self.capacity.update(row)
         elif load.foreign != before.foreign:
             self.capacity.update_jobs(row, load.foreign - before.foreign)
+        if load.foreign > before.foreign:
+            self.unseen.note_report(row, load.foreign - before.foreign, now_s)
         self._mark(row)
 
     def set_rtt(self, node_id: NodeId, rtt_s: float, *, now_s: float) -> None:
@@ -266,6 +268,7 @@ class NodeTable:
             row.active_bytes = active_bytes_of(row)
         count_up(self._in_flight, job.model)
         self.newcomers.note_job(job.model, node_id)
+        self.unseen.note_own(job.model, now_s)
         self.capacity.update_jobs(row, 1)
         self._mark(row)
         return reservation
@@ -523,18 +526,8 @@ class NodeTable:
 
     def dearest_price(self, model: ModelId) -> tuple[int, int]:
         """Nano-USD per million tokens of prompt and of completion: the highest that a connected, measured node asks."""
-        prompt, completion = (float(np.max(prices, initial=0.0)) for prices in self._prices(model))
+        prompt, completion = (float(np.max(prices, initial=0.0)) for prices in asked_prices(self.columns_of(model)))
         return round(prompt * _NANO_PRICE), round(completion * _NANO_PRICE)
-
-    def _prices(self, model: ModelId) -> tuple[Floats, Floats]:
-        """Of the nodes that are connected and measured; of all, if none are."""
-        columns = self.columns_of(model)
-        if columns is None:
-            return _NO_PRICES, _NO_PRICES
-        data = columns.by_field
-        usable = (data[ColumnField.CONNECTED] != 0) & (data[ColumnField.MEASURED] != 0)
-        usable = usable if usable.any() else np.ones(len(columns), bool)
-        return data[ColumnField.PROMPT_USD][usable], data[ColumnField.COMPLETION_USD][usable]
 
     # demand
 
@@ -558,10 +551,12 @@ class NodeTable:
         rows, self._dirty = self._dirty, {}
         for row in rows.values():
             for position in row.positions.values():
-                values = load_values(row, position) + record_values(row, position)
-                position.columns.write_dynamic(position.index, values)
+                columns, index = position.columns, position.index
+                if position.loading_from_s is not None:
+                    columns.by_node[index, ColumnField.COLD_S] = load_left_s_of(row, position)
+                columns.write_dynamic(index, load_values(row, position) + record_values(row, position))
 
-    def _write_specs(self, row: NodeRow, model: ModelReport) -> None:
+    def _write_specs(self, row: NodeRow, model: ModelReport, now_s: float) -> None:
         figures, values = specs_values(row.specs, model)
         position = row.positions.get(model.id)
         if position is None:
@@ -576,12 +571,15 @@ class NodeTable:
         if figures.is_measured and model.id in row.timings:
             position.restore(row.timings.pop(model.id))
         self._note_standing(row, position)
+        position.note_state(model.state, now_s)
         position.columns.write_specs(position.index, values)
         cachers = self._prefix_cachers.setdefault(model.id, set())
         cachers.add(row.id) if model.prefix_cache_tokens else cachers.discard(row.id)
 
     def _remove_position(self, row: NodeRow, model: str) -> None:
         position = row.positions.pop(model)
+        if position.breaker.is_new and model not in row.own_active:
+            row.breakers.pop(model, None)
         if len(row.breakers) > len(row.positions) + TIMINGS_MAX:
             del row.breakers[next(name for name in row.breakers if name not in row.positions)]
         self.newcomers.discard(model, row.id)
@@ -598,3 +596,4 @@ class NodeTable:
             self._typical.pop(model, None)
             self._typical_output.pop(ModelId(model), None)
             self.newcomers.forget(model)
+            self.unseen.forget(model)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 
 from sparewatt.core.clock import Clock
+from sparewatt.core.generations import Generations
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.log import Logger
 from sparewatt.inference.metering.rules import DONE_WORD, disagrees
@@ -24,7 +24,11 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.store.ledger import LedgerStore, ReceiptRow
 
 RECEIPTS_WAITING_MAX = 50_000
-"""Receipts, and deliveries that have none yet, which a gateway keeps; more than a minute's worth at full speed."""
+"""Receipts, and deliveries that have none yet, which a gateway remembers; more than a minute's worth at full speed."""
+
+RECEIPT_KEPT_S = 600.0
+"""How long they are remembered at least, up to that number: a node that lost its link sends again what it has no
+countersignature for, and one that never sends receipts must not fill the memory."""
 
 RECEIPT_WAIT_S = 30.0
 """A receipt follows its job at once; one that comes later than this belongs to nothing any more."""
@@ -36,7 +40,6 @@ _log = Logger("sparewatt.receipts")
 SIGNED_AT_ONCE = 8
 """Countersignatures in one tick of the event loop: half a millisecond."""
 Which = tuple[MatchId, NodeId]
-_T = TypeVar("_T")
 
 
 class ExpectedReceipt(msgspec.Struct, frozen=True, gc=False):
@@ -64,13 +67,6 @@ class EarlyReceipt(msgspec.Struct, frozen=True, gc=False):
     came_at_s: float
 
 
-class KnownReceipt(msgspec.Struct, frozen=True, gc=False):
-    """A receipt that was taken; `digest` once it is kept."""
-
-    receipt: Receipt
-    digest: bytes | None = None
-
-
 class CheckedReceipt(msgspec.Struct, frozen=True, gc=False):
     row: ReceiptRow
     receipt: Receipt
@@ -91,11 +87,18 @@ class ReceiptIntake:
         self._books = books
         self._key = key
         self._clock = clock
-        self._seen: OrderedDict[Which, ExpectedReceipt] = OrderedDict()
+        self._seen: Generations[int, ExpectedReceipt] = Generations(
+            period_s=RECEIPT_KEPT_S, size_max=RECEIPTS_WAITING_MAX
+        )
+        """By the hash of job and node."""
         self._early: OrderedDict[Which, EarlyReceipt] = OrderedDict()
         self._early_of: Counter[NodeId] = Counter()
-        self._known: OrderedDict[Which, KnownReceipt] = OrderedDict()
-        self._again: dict[NodeId, set[bytes]] = {}
+        self._taken: dict[Which, Receipt] = {}
+        """Accepted, and not kept yet."""
+        self._kept: Generations[int, None] = Generations(period_s=RECEIPT_KEPT_S, size_max=RECEIPTS_WAITING_MAX)
+        """Hashes of receipts that were kept: of whole ones, so that one with other content is not among them."""
+        self._again: dict[Which, ReceiptLine] = {}
+        """Kept before, and sent again."""
         self._ready: list[tuple[ReceiptLine, ExpectedReceipt]] = []
         self._checked: list[CheckedReceipt] = []
         self._untold: dict[NodeId, list[bytes]] = {}
@@ -114,7 +117,7 @@ class ReceiptIntake:
             expected = ExpectedReceipt(delivery.completion_tokens, job.opened_unix_s, was_cut)
             early = self._early.pop(which, None)
             if early is None:
-                _keep(self._seen, which, expected)
+                self._seen.put(hash(which), expected, now_s=self._clock.now_s())
             else:
                 self._early_of[delivery.node_id] -= 1
                 self._accept(which, early.line, expected)
@@ -128,10 +131,13 @@ class ReceiptIntake:
         which = (MatchId(receipt.job), node_id)
         if receipt.node != node_id or which in self._early:
             self.refused += 1
-        elif (known := self._known.get(which)) is not None:
-            self._repeat(node_id, receipt, known)
-        elif (expected := self._seen.pop(which, None)) is not None:
+        elif (taken := self._taken.get(which)) is not None:
+            self.refused += receipt != taken
+        elif (expected := self._seen.pop(hash(which))) is not None:
             self._accept(which, line, expected)
+        elif hash(receipt) in self._kept:
+            if len(self._again) < RECEIPTS_WAITING_MAX:
+                self._again[which] = line
         elif self._early_of[node_id] < RECEIPTS_PER_NODE_MAX and len(self._early) < RECEIPTS_WAITING_MAX:
             self._early[which] = EarlyReceipt(line, self._clock.now_s())
             self._early_of[node_id] += 1
@@ -142,24 +148,17 @@ class ReceiptIntake:
         if len(self._ready) >= RECEIPTS_WAITING_MAX:
             self.refused += 1
             return
-        _keep(self._known, which, KnownReceipt(line.receipt))
+        self._taken[which] = line.receipt
         self._ready.append((line, expected))
-
-    def _repeat(self, node_id: NodeId, receipt: Receipt, known: KnownReceipt) -> None:
-        if receipt != known.receipt:
-            self.refused += 1
-        elif known.digest is not None:
-            self._again.setdefault(node_id, set()).add(known.digest)
 
     # in the background
 
     async def settle(self) -> None:
         """Check what has come since the last time, keep it, and tell the nodes. Raises StoreUnavailable: not lost."""
         async with self._settling:
-            self._forget_early()
-            again, self._again = self._again, {}
-            for node_id, digests in again.items():
-                self._tell(node_id, sorted(digests))
+            self._forget_old()
+            if self._again:
+                await self._repeat()
             await self._tell_untold()
             while self._checked or self._ready:
                 await self._keep_some()
@@ -173,9 +172,16 @@ class ReceiptIntake:
             kept, self._checked = self._checked, []
             self._note_kept(kept)
 
-    def _forget_early(self) -> None:
-        """Those whose job does not close: there is no such job, or it brought nothing."""
+    async def _repeat(self) -> None:
+        again, self._again = list(self._again.values()), {}
+        for line, digest in zip(again, await asyncio.to_thread(_digests_of, again), strict=True):
+            self._untold.setdefault(NodeId(line.receipt.node), []).append(digest)
+
+    def _forget_old(self) -> None:
+        """Early ones whose job does not close: there is no such job, or it brought nothing."""
         now_s = self._clock.now_s()
+        self._seen.forget_old(now_s)
+        self._kept.forget_old(now_s)
         while self._early and now_s - next(iter(self._early.values())).came_at_s > RECEIPT_WAIT_S:
             (_, node_id), _ = self._early.popitem(last=False)
             self._early_of[node_id] -= 1
@@ -189,14 +195,17 @@ class ReceiptIntake:
         del self._ready[: len(batch)]
         for (line, _), checked in zip(batch, found, strict=True):
             if checked is None:
+                self._taken.pop((MatchId(line.receipt.job), NodeId(line.receipt.node)), None)
                 self._refuse(line.receipt)
             else:
                 self._checked.append(checked)
 
     def _note_kept(self, kept: Iterable[CheckedReceipt]) -> None:
+        now_s = self._clock.now_s()
         for each in kept:
             row = each.row
-            _keep(self._known, (row.job_id, row.node_id), KnownReceipt(each.receipt, each.digest))
+            self._taken.pop((row.job_id, row.node_id), None)
+            self._kept.put(hash(each.receipt), None, now_s=now_s)
             self._untold.setdefault(row.node_id, []).append(each.digest)
 
     async def _tell_untold(self) -> None:
@@ -222,6 +231,18 @@ class ReceiptIntake:
             gateway=self._key.address,
             signature=signature.hex(),
         )
+
+
+def _digests_of(lines: Iterable[ReceiptLine]) -> list[bytes]:
+    """Those of a sheet are computed once, for all of its lines."""
+    sheets: dict[int, list[bytes]] = {}
+    found = []
+    for line in lines:
+        digests = sheets.get(id(line.signed))
+        if digests is None:
+            digests = sheets[id(line.signed)] = line.signed.digests()
+        found.append(digests[line.at])
+    return found
 
 
 def _checked(lines: Iterable[tuple[ReceiptLine, ExpectedReceipt]]) -> list[CheckedReceipt | None]:
@@ -259,9 +280,3 @@ def _checked_line(line: ReceiptLine, expected: ExpectedReceipt, digests: Sequenc
         proof=msgspec.json.encode(signed.proof(digests, at)) if disputed else None,
     )
     return CheckedReceipt(row, receipt, digests[at])
-
-
-def _keep(kept: OrderedDict[Which, _T], which: Which, what: _T) -> None:
-    kept[which] = what
-    while len(kept) > RECEIPTS_WAITING_MAX:
-        kept.popitem(last=False)

@@ -7,6 +7,7 @@ Until then a running answer counts as far as its text could hold it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,11 +30,23 @@ TOLERANCE, TOLERANCE_TOKENS = 0.1, 8
 FINISH_REASON_CHARS_MAX = 32
 """OpenAI's longest has 14."""
 
+_FAULTS = (Outcome.FAILED, Outcome.TIMED_OUT)
 _DONE, _JOB_DONE, DONE_WORD = Outcome.DONE, JobState.DONE, Outcome.DONE.value
 """Looked up once: finding a member of an enum, or its value, takes as long as adding up an answer."""
 
 NOBODY = AccountId("acc_unknown")
 """Owner of a node that was registered before nodes had owners."""
+
+
+class PromptEstimate(NamedTuple):
+    """Tokens of a prompt that no node has counted."""
+
+    typical: int
+    least: int
+    """For a node that should have counted it: a wrong estimate must not pay better than the truth."""
+
+
+NO_ESTIMATE = PromptEstimate(0, 0)
 
 
 def prompt_bound(estimate: int) -> int:
@@ -49,7 +62,7 @@ def disagrees(claimed: int, seen: int) -> bool:
 def deliveries_of(
     attempts: Sequence[AttemptRecord],
     *,
-    prompt_estimate: int,
+    prompt_estimate: int | PromptEstimate,
     output_bound: int,
     prompt_most: int | None = None,
     now_ms: float | None = None,
@@ -60,9 +73,10 @@ def deliveries_of(
     An answer in one piece has no time of a first token.
     """
     found: list[Delivery] = []
-    left, most = output_bound, prompt_bound(prompt_estimate) if prompt_most is None else prompt_most
+    estimate = PromptEstimate(prompt_estimate, prompt_estimate) if isinstance(prompt_estimate, int) else prompt_estimate
+    left, most = output_bound, prompt_bound(estimate.typical) if prompt_most is None else prompt_most
     for attempt in attempts:
-        counted = count(attempt, attempts, prompt_estimate=prompt_estimate, prompt_most=most, output_most=left)
+        counted = count(attempt, attempts, prompt_estimate=estimate, prompt_most=most, output_most=left)
         if counted is None or (output_bound and not counted.written):
             continue  # reading alone is paid only where nothing was to be written
         found.append(_delivery(attempt, counted, now_ms, is_streamed=is_streamed))
@@ -89,7 +103,7 @@ def count(
     attempt: AttemptRecord,
     attempts: Sequence[AttemptRecord],
     *,
-    prompt_estimate: int,
+    prompt_estimate: PromptEstimate,
     prompt_most: int,
     output_most: int,
 ) -> CountedTokens | None:
@@ -104,7 +118,7 @@ def count(
     return CountedTokens(min(prompt, prompt_most), min(written, output_most), claimed)
 
 
-def prompt_of(attempt: AttemptRecord, attempts: Sequence[AttemptRecord], *, estimate: int) -> int:
+def prompt_of(attempt: AttemptRecord, attempts: Sequence[AttemptRecord], *, estimate: PromptEstimate) -> int:
     """What is paid of this node's count of the prompt; without one, of another's count, or the estimate.
 
     Without the text of earlier nodes that this one read to continue it.
@@ -115,7 +129,14 @@ def prompt_of(attempt: AttemptRecord, attempts: Sequence[AttemptRecord], *, esti
             return seen.paid_prompt_tokens
         if seen is not None and seen.prompt_tokens is not None:
             return max(0, seen.prompt_tokens - each.carried_tokens)
-    return estimate
+    return estimate.least if _should_have_counted(attempt) else estimate.typical
+
+
+def _should_have_counted(attempt: AttemptRecord) -> bool:
+    """Whether it is the node's fault that there is no count: it broke off, or ended its answer without a true one."""
+    seen = attempt.delivered
+    is_ended = seen is not None and seen.finish_reason is not None and seen.completion_tokens is None
+    return is_ended or attempt.outcome in _FAULTS
 
 
 def _delivery(attempt: AttemptRecord, counted: CountedTokens, now_ms: float | None, *, is_streamed: bool) -> Delivery:

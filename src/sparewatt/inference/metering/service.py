@@ -17,8 +17,17 @@ from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, Deli
 from sparewatt.inference.matcher.model import MatchJob
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
 from sparewatt.inference.metering.receipt_intake import ReceiptIntake
-from sparewatt.inference.metering.rules import NOBODY, claim_of, deliveries_of, finish_reason, prompt_bound, state_of
-from sparewatt.inference.metering.token_rates import TokenRates, most_prompt_tokens
+from sparewatt.inference.metering.rules import (
+    NO_ESTIMATE,
+    NOBODY,
+    PromptEstimate,
+    claim_of,
+    deliveries_of,
+    finish_reason,
+    prompt_bound,
+    state_of,
+)
+from sparewatt.inference.metering.token_rates import Claimant, TokenRates, most_prompt_tokens
 from sparewatt.inference.text_units import CompletionUnits
 from sparewatt.ledger.budgets import KeyBudget, KeyBudgets, budget_exceeded
 from sparewatt.ledger.holds import Hold
@@ -196,7 +205,7 @@ class RunningTab(msgspec.Struct, eq=False):
     """What was written by the last progress that was told."""
     deliveries: tuple[Delivery, ...] | None = None
     """Once it is closed."""
-    estimate: int | None = None
+    estimate: PromptEstimate | None = None
     """Of its prompt, where no node has counted it."""
 
     @property
@@ -239,37 +248,39 @@ class RunningTab(msgspec.Struct, eq=False):
         for earlier in attempts[:-1]:
             if earlier.delivered is not None:
                 left -= earlier.delivered.paid_completion_tokens or 0
-        claimed = min(claim_of(seen), max(0, left))
-        if not claimed or units.is_empty:
+        claimed, left = claim_of(seen), max(0, left)
+        if not claimed or not left or units.is_empty:
             seen.paid_completion_tokens = 0
             return
-        model, owner = self.quote.match.model, attempt.owner or NOBODY
-        paid = self.till.rates.pay(model, owner, units, claimed, is_whole=is_whole)
-        seen.paid_completion_tokens, seen.is_marked = paid.tokens, seen.is_marked or paid.is_marked
+        by = Claimant(attempt.owner or NOBODY, attempt.node_id)
+        # The claim itself, not what the limit leaves of it: that would hide how far it is from the text.
+        paid = self.till.rates.pay(self.quote.match.model, by, units, claimed, is_whole=is_whole)
+        seen.paid_completion_tokens, seen.is_marked = min(paid.tokens, left), seen.is_marked or paid.is_marked
 
     def _settle_prompt(self, attempt: AttemptRecord, seen: DeliveryCount, *, is_whole: bool) -> None:
         if seen.prompt_tokens is None:
             return
         claimed, units = max(0, seen.prompt_tokens - attempt.carried_tokens), self.quote.call.size.units
         if units is not None and claimed:
-            model, owner = self.quote.match.model, attempt.owner or NOBODY
+            model, by = self.quote.match.model, Claimant(attempt.owner or NOBODY, attempt.node_id)
             is_whole = is_whole and not attempt.carried_tokens
-            claimed, seen.is_marked = self.till.rates.pay(model, owner, units, claimed, is_whole=is_whole)
+            claimed, seen.is_marked = self.till.rates.pay(model, by, units, claimed, is_whole=is_whole)
         seen.paid_prompt_tokens = min(claimed, self.prompt_most)
 
     @property
     def _output_bound(self) -> int:
         return self.output_limit * self.quote.call.answers
 
-    def _prompt_estimate(self, attempts: Sequence[AttemptRecord]) -> int:
+    def _prompt_estimate(self, attempts: Sequence[AttemptRecord]) -> PromptEstimate:
         """Of a prompt that no node has counted."""
         match, units = self.quote.match, self.quote.call.size.units
         if units is None:
-            return match.prompt_tokens
+            return PromptEstimate(match.prompt_tokens, match.prompt_tokens)
         if any(attempt.delivered is not None and attempt.delivered.prompt_tokens is not None for attempt in attempts):
-            return 0  # it is not needed
+            return NO_ESTIMATE  # it is not needed
         if self.estimate is None:
-            self.estimate = int(self.till.rates.expect(match.model, units).typical)
+            expected = self.till.rates.expect(match.model, units)
+            self.estimate = PromptEstimate(int(expected.typical), expected.least)
         return self.estimate
 
     def billed(self, attempts: Sequence[AttemptRecord]) -> BilledAnswer:

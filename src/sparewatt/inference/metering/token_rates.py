@@ -5,9 +5,10 @@ at a prior that is generous to every tokenizer in use, and forgets slowly. What 
 the owners' regressions say, so that no owner moves it far, however much it serves and whatever it claims. With fewer
 than three owners the prior holds.
 
-A single text may need more than its like: so each owner has an allowance, which grows with what its texts should
-take and pays for what they take beyond that. In sum nobody is paid more than the median and a few percent. A claim that
-is far above both is marked, and cut to less than the median.
+A single text may need more than its like: so each node has an allowance, which grows with what its texts should
+take and pays for what they take beyond that. In sum no node is paid more than the median and a few percent, and none
+spends what another one of its owner has saved. A claim that is far above both is marked, and cut to less than the
+median.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparewatt.core.ids import AccountId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.inference.text_units import CompletionUnits, PromptUnits, Vector
 
 OWNERS_MIN = 3
@@ -44,15 +45,18 @@ PRIOR_GENEROSITY = 1.3
 """How far the prior lies above what common tokenizers take: a liar is paid without it."""
 FLOOR_OF_PRIOR, CEILING_OF_PRIOR = 0.1, 1.5
 """What the median may come to: no tokenizer in use is so thrifty, or so wasteful."""
-ALLOWANCE_TOKENS_MAX = 4_096.0
-"""Of an owner; nothing at first. It only shifts pay from one answer to another."""
+ALLOWANCE_TOKENS_MAX, PRIOR_ALLOWANCE_TOKENS_MAX = 4_096.0, 64.0
+"""Of a node; nothing at first. It only shifts pay from one answer to another. The prior is generous enough by itself:
+where it holds, an honest node would save up a third of all that it writes, for lies."""
+NODES_PER_OWNER_MAX = 64
+"""Whose allowances are remembered, of one owner and model."""
 FAR_FACTOR, FAR_TOKENS = 1.1, 12
 """A claim within this of what is allowed is cut without a mark: a last token without text, a stop text."""
 CAUGHT_SHARE = 0.8
 """Of what a text should take, for whoever claims far more: the estimate for a text of a few words may be a token too
 high, and a lie must not gain by it."""
 OWNERS_PER_MODEL_MAX, OWNERS_MAX = 256, 2_048
-"""What is remembered: some 5 KB for each owner of nodes of a model. Who served least recently is forgotten."""
+"""What is remembered: some 4 KB for each owner of nodes of a model. Who served least recently is forgotten."""
 
 
 class Side(enum.Enum):
@@ -84,6 +88,12 @@ class Expectation(NamedTuple):
     """What common tokenizers take for it."""
     text: float
     """What of that is surely its text, and no marks around it that no client can read."""
+    allowance_max: float = ALLOWANCE_TOKENS_MAX
+
+    @property
+    def least(self) -> int:
+        """What is paid to who claims far more, or does not count."""
+        return int(CAUGHT_SHARE * self.text)
 
 
 class PaidTokens(NamedTuple):
@@ -92,16 +102,22 @@ class PaidTokens(NamedTuple):
     """Whether the claim was far above what the text should take."""
 
 
+class Claimant(NamedTuple):
+    """Who claims to have read or written something."""
+
+    owner: AccountId
+    node: NodeId
+
+
 class OwnerRates:
-    """One owner's vote on one model, and its allowance."""
+    """One owner's vote on one model, and the allowances of its nodes."""
 
     __slots__ = (
         "_gram",
         "_moments",
         "_prior",
-        "_ridge",
         "_unsolved",
-        "allowance",
+        "allowances",
         "answers",
         "marks",
         "rates",
@@ -110,12 +126,11 @@ class OwnerRates:
 
     def __init__(self, prior: Vector) -> None:
         self._prior = prior
-        self._ridge = 1.0 / np.square(PRIOR_SPREAD * np.maximum(prior, 0.01))
         self._gram = np.zeros((_SIZE, _SIZE))
         self._moments = np.zeros(_SIZE)
         self._unsolved = 0
         self.rates = prior
-        self.allowance = 0.0
+        self.allowances: dict[NodeId, float] = {}
         self.answers = 0
         self.marks = 0.0
         """Claims that were far too high; they fade as answers do."""
@@ -143,20 +158,23 @@ class OwnerRates:
         if self._unsolved < SOLVED_EVERY_ANSWERS:
             return False
         self._unsolved = 0
-        solved = np.linalg.solve(self._gram + np.diag(self._ridge), self._moments + self._ridge * self._prior)
+        ridge = 1.0 / np.square(PRIOR_SPREAD * np.maximum(self._prior, 0.01))
+        solved = np.linalg.solve(self._gram + np.diag(ridge), self._moments + ridge * self._prior)
         self.rates = np.maximum(solved, 0.0)
         return True
 
-    def pay(self, claimed: int, expected: Expectation) -> PaidTokens:
-        """Pay a claim as far as text and allowance go."""
+    def pay(self, node: NodeId, claimed: int, expected: Expectation) -> PaidTokens:
+        """Pay a claim as far as text and the node's allowance go."""
         due = expected.tokens * (1.0 + expected.tolerance)
-        allowed = due + self.allowance
+        allowed = due + min(self.allowances.get(node, 0.0), expected.allowance_max)
         self.marks *= _DECAY
         if claimed > allowed * FAR_FACTOR + FAR_TOKENS:
             self.marks += 1.0
-            return PaidTokens(min(claimed, int(CAUGHT_SHARE * expected.text)), is_marked=True)
+            return PaidTokens(min(claimed, expected.least), is_marked=True)
         paid = min(claimed, int(allowed))
-        self.allowance = min(allowed - paid, ALLOWANCE_TOKENS_MAX)
+        self.allowances[node] = min(allowed - paid, expected.allowance_max)
+        if len(self.allowances) > NODES_PER_OWNER_MAX:
+            del self.allowances[next(iter(self.allowances))]
         return PaidTokens(paid, is_marked=False)
 
 
@@ -186,10 +204,10 @@ class ModelRates:
         if self.owner(owner).learn(units, claimed):
             self._votes = None
 
-    def pay(self, owner: AccountId, units: Vector, claimed: int) -> PaidTokens:
-        voter = self.owner(owner)
+    def pay(self, by: Claimant, units: Vector, claimed: int) -> PaidTokens:
+        voter = self.owner(by.owner)
         had_vote = voter.has_vote
-        paid = voter.pay(claimed, self.expect(units))
+        paid = voter.pay(by.node, claimed, self.expect(units))
         if voter.has_vote is not had_vote:
             self._votes = None
         return paid
@@ -202,7 +220,7 @@ class ModelRates:
             votes = self._votes = np.array(rows).reshape(len(rows), _SIZE)
         if len(votes) < OWNERS_MIN:
             typical, marks = prior / PRIOR_GENEROSITY, float(self.prior[0]) / PRIOR_GENEROSITY
-            return Expectation(prior, PRIOR_TOLERANCE, typical, text=typical - marks)
+            return Expectation(prior, PRIOR_TOLERANCE, typical, typical - marks, PRIOR_ALLOWANCE_TOKENS_MAX)
         said = (votes @ units).tolist()
         median = _lower_median(said)
         spread = _lower_median([abs(each - median) for each in said]) / max(median, 1.0)
@@ -228,7 +246,7 @@ class TokenRates:
         return (known or ModelRates(side)).expect(units.vector())
 
     def pay(
-        self, model: str, owner: AccountId, units: PromptUnits | CompletionUnits, claimed: int, *, is_whole: bool
+        self, model: str, by: Claimant, units: PromptUnits | CompletionUnits, claimed: int, *, is_whole: bool
     ) -> PaidTokens:
         """Pay a claim, and learn from it if it is the server's own count of a whole text (`is_whole`)."""
         side, vector = _side(units), units.vector()
@@ -236,11 +254,11 @@ class TokenRates:
         if rates is None:
             rates = self._models[model, side] = ModelRates(side)
         self._models.move_to_end((model, side))
-        if owner not in rates.owners:
+        if by.owner not in rates.owners:
             self._make_room()
-        paid = rates.pay(owner, vector, claimed)
+        paid = rates.pay(by, vector, claimed)
         if is_whole:
-            rates.learn(owner, vector, claimed)
+            rates.learn(by.owner, vector, claimed)
         return paid
 
     def _make_room(self) -> None:

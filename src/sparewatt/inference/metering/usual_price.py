@@ -48,6 +48,11 @@ class PriceBounds(NamedTuple):
         """The most that such a request pays at this usual price. As long as none is known, that is the ceiling."""
         return self.ceiling if usual is None else min(self.ceiling, max(self.floor, CAP_TIMES * usual))
 
+    @property
+    def least(self) -> int:
+        """The least that a cap can be."""
+        return min(self.floor, self.ceiling)
+
     def band(self, usual: int) -> int:
         """Prices above it have no vote."""
         return min(self.ceiling, max(self.floor, BAND_TIMES * usual))

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -50,6 +51,32 @@ def how_to_serve() -> str:
     return " with --serve MODEL.gguf" + ("" if has_llama() else f" (first: {GET_LLAMA})")
 
 
+@dataclass(slots=True, kw_only=True)
+class OwnServer:
+    """A model server that the agent runs itself, so it can stop it."""
+
+    supervisor: Supervisor
+    child: ChildSpec
+    is_running: bool = False
+
+    async def start(self) -> None:
+        """Raises StartupError."""
+        if not self.is_running:
+            await self.supervisor.start(self.child)
+            self.is_running = True
+
+    async def stop(self) -> None:
+        self.is_running = False
+        await self.supervisor.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelServer:
+    url: str
+    own: OwnServer | None = None
+    """None: it is not the agent's."""
+
+
 @asynccontextmanager
 async def model_server(
     settings: NodeSettings,
@@ -58,13 +85,18 @@ async def model_server(
     clock: Clock,
     rng: Rng,
     notify: Callable[[str], None] = lambda _: None,
-) -> AsyncIterator[str]:
-    """The address of the model server to use. Raises StartupError with advice if there is none."""
+    stopped_url: str | None = None,
+) -> AsyncIterator[ModelServer]:
+    """The model server to use. Raises StartupError with advice if there is none.
+
+    `stopped_url`: where one was that gave way to a lease; it is neither looked for nor started here.
+    """
     if settings.serve is not None:
-        async with _started_server(settings, settings.serve, session, clock=clock, rng=rng) as url:
-            yield url
-    elif settings.backend_url is not None:
-        yield settings.backend_url
+        is_started = stopped_url is None
+        async with _own_server(settings, settings.serve, session, clock=clock, rng=rng, is_started=is_started) as own:
+            yield own
+    elif settings.backend_url is not None or stopped_url is not None:
+        yield ModelServer(settings.backend_url or stopped_url or "")
     else:
         found = await find_local_servers(session)
         if not found:
@@ -75,13 +107,13 @@ async def model_server(
             )
         others = f"; not used: {describe_servers(found[1:])}" if len(found) > 1 else ""
         notify(f"found {describe_servers(found[:1])}{others}")
-        yield found[0].url
+        yield ModelServer(found[0].url)
 
 
 @asynccontextmanager
-async def _started_server(
-    settings: NodeSettings, file: Path, session: aiohttp.ClientSession, *, clock: Clock, rng: Rng
-) -> AsyncIterator[str]:
+async def _own_server(
+    settings: NodeSettings, file: Path, session: aiohttp.ClientSession, *, clock: Clock, rng: Rng, is_started: bool
+) -> AsyncIterator[ModelServer]:
     if not await asyncio.to_thread(file.is_file):
         raise StartupError(f"There is no file {file} to serve.")
     if not has_llama():  # the child process would say so only in its log
@@ -96,8 +128,10 @@ async def _started_server(
         drain_s=2.0,
     )
     async with Supervisor(clock=clock, rng=rng, on_exit=_report_exit) as supervisor:
-        await supervisor.start(child)
-        yield url
+        own = OwnServer(supervisor=supervisor, child=child)
+        if is_started:
+            await own.start()
+        yield ModelServer(url, own)
 
 
 def _argv(settings: NodeSettings, file: Path, *, port: int) -> tuple[str, ...]:

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from sparewatt.core.address_rules import is_public
 from sparewatt.core.errors import BadRequest, MediaNotFetched, RemoteUrlRefused
 from sparewatt.core.limits import MIB
 from sparewatt.core.log import Logger
-from sparewatt.node.egress.address_rules import is_public
+from sparewatt.machine.stranger_http import ADDRESSES_MAX, Resolve, resolve_by_system, resolved
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.media import (
     DEFAULT_PORTS,
@@ -38,19 +39,9 @@ PICTURE_BYTES_MAX = 8 * MIB
 FETCH_S = 10.0
 """From the name to the last byte: the client waits for it, and so does a slot's worth of the node's promise."""
 FETCHES_AT_ONCE_MAX = 4
-ADDRESSES_MAX = 16
-"""Of one name."""
 CONTENT_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The IP addresses of a host. Raises OSError."""
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _messages_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def may_connect(address: str, port: int) -> bool:
@@ -145,17 +136,7 @@ class _PinnedResolver(AbstractResolver):
         del family  # of the two, whichever was found
         if host != self._host:
             raise OSError(f"no address is known of {host}")
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-            for address in self._addresses
-        ]
+        return resolved(host, port, self._addresses)
 
     async def close(self) -> None:
         return None

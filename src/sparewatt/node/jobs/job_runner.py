@@ -6,6 +6,7 @@ A job that could not start in the time that its gateway promised is refused at o
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ OBSERVED_PROMPT_TOKENS_MIN, OBSERVED_TOKENS_MIN = 50, 16
 """Shorter jobs say little about the speed of reading and writing."""
 BLOCKED_SHARE_MAX = 0.05
 """A job that waited longer than this share of its time for its client to read says nothing about writing."""
+LEASED = "a lease has its machine"
 
 
 @dataclass(slots=True)
@@ -71,9 +73,13 @@ class NodeJobRunner:
     receipts: ReceiptIssuer | None = None
     media: MediaFetcher | None = None
     """None: one for the hosts that the owner allows."""
+    on_delivered: Callable[[str, int, int], None] = lambda _model, _prompt, _completion: None
+    """Is told what was delivered: model, tokens read and written."""
     draining: bool = field(init=False, default=False)
     paused: str | None = field(init=False, default=None)
     """Why the owner's rules accept no new jobs now; those that run are finished."""
+    leased: str | None = field(init=False, default=None)
+    """The order of the lease that has what answers are written with: no new jobs until it is over."""
     is_shared: bool = field(init=False, default=False)
     """Whether several gateway processes send jobs: then each must learn of the others' jobs."""
     _tasks: dict[IncomingJob, asyncio.Task[None]] = field(init=False, default_factory=dict)
@@ -105,8 +111,8 @@ class NodeJobRunner:
             foreign_backlog_s=min(BACKLOG_S_MAX, others.backlog_s),
             foreign_kv_bytes=others.kv_bytes,
             foreign_models=others.models,
-            draining=self.draining or self.paused is not None,
-            paused=self.paused,
+            draining=self.draining or self.paused is not None or self.leased is not None,
+            paused=self.paused or (None if self.leased is None else LEASED),
             kv_used=inventory.kv_used,
             kv_capacity_bytes=inventory.kv_capacity_bytes,
             prefill_share=self._ttft_estimator.prefill_share(now_s),
@@ -147,6 +153,17 @@ class NodeJobRunner:
             self._fail(job, "backend_timeout", why[:500])
             task.cancel()
 
+    def break_off(self, order_id: str) -> int:
+        """A lease needs what answers are written with: other nodes go on with them. Returns how many there were.
+
+        A gateway believes this only of a lease that the chain has just given this node.
+        """
+        broken = list(self._tasks.items())
+        for job, task in broken:
+            self._fail(job, "leased", LEASED, lease=order_id)
+            task.cancel()
+        return len(broken)
+
     async def wait_until_idle(self, timeout_s: float) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
@@ -169,9 +186,10 @@ class NodeJobRunner:
         if not self._tasks:
             self._idle.set()
 
-    def _fail(self, job: IncomingJob, code: FailCode, message: str, *, ttft_s: float = 0.0) -> None:
+    def _fail(self, job: IncomingJob, code: FailCode, message: str, *, ttft_s: float = 0.0, lease: str = "") -> None:
         self._forget(job)  # first: the load in the message must not count this job any more
-        job.fail(JobFailure(code=code, message=message, load=self.load(job.origin), ttft_s=ttft_s))
+        load = self.load(job.origin)
+        job.fail(JobFailure(code=code, message=message, load=load, ttft_s=ttft_s, lease=lease))
 
     def _forget(self, job: IncomingJob) -> None:
         if self._tasks.pop(job, None) is not None:
@@ -207,8 +225,8 @@ class NodeJobRunner:
         model = self._model(job)
         if self.draining:
             return Refusal("the node is stopping")
-        if self.paused is not None:
-            return Refusal(f"the node is paused: {self.paused}")
+        if self.paused is not None or self.leased is not None:
+            return Refusal(f"the node is paused: {self.paused or LEASED}")
         if model is None:
             return Refusal("the model is not here any more")
         if len(self._tasks) >= self.inventory.specs.slots * (1 + NODE_QUEUE_PER_SLOT):
@@ -339,6 +357,7 @@ class NodeJobRunner:
         if self.receipts is None or not job.meta.job or not has_delivered:
             return
         now_s, first_s = self.clock.now_s(), count.first_token_at_s
+        self.on_delivered(job.meta.model, count.prompt_tokens, count.completion_tokens)
         self.receipts.for_link(job.origin).issue(
             Receipt(
                 job=job.meta.job,

@@ -199,6 +199,8 @@ class TtftEstimator:
     """By model: what its prompts have taught about the measured curve."""
     _read_at_s: float = 0.0
     """When the last first token came."""
+    _loading_from_s: dict[str, float] = field(default_factory=dict)
+    """By model that is not loaded: when the first job came that makes the server load it."""
 
     def late_ttft_s(
         self, model: ModelReport, prompt_tokens: int, *, promised_s: float, now_s: float, cached_tokens: int = 0
@@ -220,12 +222,19 @@ class TtftEstimator:
             return None
         new = self._new_slot_use(model, prompt_tokens, now_s, cached_tokens)
         uses = list(self.slot_uses.values())
-        return model.load_s + expected_ttft_s(new, uses, self.capacity, Paces.of(model.measured))
+        return self._load_left_s(model, now_s) + expected_ttft_s(new, uses, self.capacity, Paces.of(model.measured))
+
+    def _load_left_s(self, model: ModelReport, now_s: float) -> float:
+        return model.load_left_s(now_s - self._loading_from_s.get(model.id, now_s))
 
     def begin(
         self, job: Hashable, model: ModelReport | None, prompt_tokens: int, *, now_s: float, cached_tokens: int = 0
     ) -> None:
         use = self._new_slot_use(model, prompt_tokens, now_s, cached_tokens)
+        if model is not None and model.state != "warm":
+            self._loading_from_s.setdefault(model.id, now_s)
+        elif model is not None:
+            self._loading_from_s.pop(model.id, None)
         self._begun += 1
         use.number = self._begun if not self.slot_uses else 0
         self.slot_uses[job] = use

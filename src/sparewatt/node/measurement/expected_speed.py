@@ -25,9 +25,17 @@ PREFILL_FIXED_S = 0.02
 
 
 def expected_basis(
-    model: BackendModel, hardware: Hardware, *, slots: int, copy_bytes_s: float | None
+    model: BackendModel,
+    hardware: Hardware,
+    *,
+    slots: int,
+    copy_bytes_s: float | None,
+    limit_tps: float | None = None,
 ) -> PriceBasis | None:
-    """None where neither the size of the model nor the machine's speed is known."""
+    """None where neither the size of the model nor the machine's speed is known.
+
+    `limit_tps`: the owner's limit, of each answer.
+    """
     parameters = model.parameters or model.weights_bytes / BYTES_PER_PARAMETER
     weights_bytes = model.weights_bytes or parameters * BYTES_PER_PARAMETER
     if not parameters or hardware.tflops <= 0:
@@ -40,7 +48,9 @@ def expected_basis(
         ttft_s=PREFILL_FIXED_S,
         step_per_job_s=_bounded(token_s, 0.0, 3600.0),
     )
-    return msgspec.structs.replace(reference_basis(speed, slots=slots), source="expected")
+    basis = reference_basis(speed, slots=slots)
+    completion_tps = basis.completion_tps if limit_tps is None else min(basis.completion_tps, basis.jobs * limit_tps)
+    return msgspec.structs.replace(basis, completion_tps=completion_tps, source="expected")
 
 
 def _bounded(value: float, low: float, high: float) -> float:

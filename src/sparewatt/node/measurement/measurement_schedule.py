@@ -59,6 +59,10 @@ class MeasurementSchedule:
         """It can serve: the rest follows at once."""
         self._not_before_s.pop(key, None)
 
+    def note_interlude(self, now_s: float) -> None:
+        """The machine did something else for a while: every figure is due for a check."""
+        self._not_before_s = dict.fromkeys(self._not_before_s, now_s)
+
     def note_disagreement(self, key: str, *, now_s: float) -> None:
         at_s = max(now_s, self._started_s.get(key, -DISAGREE_S) + DISAGREE_S)
         self._not_before_s[key] = min(at_s, self._not_before_s.get(key, at_s))

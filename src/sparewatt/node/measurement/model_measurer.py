@@ -82,6 +82,10 @@ class ModelMeasurer:
         else:
             self._has_jobs.clear()
 
+    def note_interlude(self) -> None:
+        """The machine did something else for a while: what was measured before is checked again."""
+        self._schedule.note_interlude(self.clock.now_s())
+
     def observe(self, model: BackendModel, what: str, *, seen_s: float, expected_s: float) -> None:
         """What a real job took beside what the curve says. Far off again and again, it is measured again."""
         key = self.key_of(model)

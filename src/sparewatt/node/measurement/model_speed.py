@@ -61,6 +61,8 @@ BOTH_SHARE_MIN = 0.3
 """Of a prompt: if less was read beside writers, nothing is said about how they share."""
 CONTEXT_COSTS_FACTOR = 1.1
 """A step that a long context makes longer by less shows no cost of context, only noise that it would multiply."""
+CONTEXT_SHOWS_TOKENS = 4000
+"""From this length on, a context that shows no cost is a finding, too: it costs next to nothing."""
 MEASURE_S = 120.0
 STAGE_S = 60.0
 _WORDS = (
@@ -341,9 +343,19 @@ def shared_sample(
 
 def _with_read(run: SpeedSamples, read: JobTiming) -> SpeedSamples:
     decode = run.decode
-    if read.completion_tokens >= LONG_WRITE_TOKENS / 2 and read.step_s > CONTEXT_COSTS_FACTOR * _alone_s(run):
-        decode = (*decode, (1, read.mean_context, read.step_s))
+    if read.completion_tokens >= LONG_WRITE_TOKENS / 2:
+        decode += context_samples(read.mean_context, read.step_s, alone_s=_alone_s(run))
     return msgspec.structs.replace(run, prefill=(*run.prefill, (read.prompt_tokens, read.ttft_s)), decode=decode)
+
+
+def context_samples(context: float, step_s: float, *, alone_s: float) -> tuple[tuple[int, float, float], ...]:
+    """What a step with a long context says about the cost of context; `alone_s` is one with a short context.
+
+    A cost that does not rise above noise is none, and that is said: left out, others would guess it from the weights.
+    """
+    if step_s > CONTEXT_COSTS_FACTOR * alone_s:
+        return ((1, context, step_s),)
+    return ((1, context, alone_s),) if context >= CONTEXT_SHOWS_TOKENS else ()
 
 
 def _alone_s(run: SpeedSamples) -> float:

@@ -20,7 +20,9 @@ from sparewatt.core.errors import SparewattError
 from sparewatt.core.money import format_usd
 from sparewatt.node.agent import NodeAgent
 from sparewatt.node.hardware.sensor_sampler import SensorSampler
-from sparewatt.node.owner.owner_rules import OwnerRules, PauseMonitor, write_owner_rules
+from sparewatt.node.leases.lease_service import LeaseService
+from sparewatt.node.leases.offer_rules import LeaseRules
+from sparewatt.node.owner.owner_rules import UNTIL_RESUMED_UNIX_S, OwnerRules, PauseMonitor, write_owner_rules
 from sparewatt.node.settings import save_settings
 
 PAUSE_CHECK_S = 1.0
@@ -28,15 +30,18 @@ _Usd = Annotated[str, Meta(min_length=1, max_length=40)]
 
 
 class ControlRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One command. `wishes` belongs to `wish`, the amounts to `price`, the last two fields to `leases`."""
+    """One command. `wishes` belongs to `wish`, the amounts to `price`, the last fields to those about leases."""
 
-    do: Literal["status", "wish", "price", "leases", "drain"]
+    do: Literal["status", "wish", "price", "leases", "lease_offer", "leave", "drain"]
     wishes: OwnerRules | None = None
     hourly_usd: _Usd | None = None
     prompt_usd_per_mtok: _Usd | None = None
     completion_usd_per_mtok: _Usd | None = None
     leases: bool = False
     lease_wallet: Annotated[str, Meta(pattern=r"^0x[0-9a-fA-F]{40}\Z")] | None = None
+    lease_rules: LeaseRules | None = None
+    leave_by_unix_s: Annotated[float, Meta(ge=0, le=UNTIL_RESUMED_UNIX_S)] | None = None
+    """Of `leave`; None: leases stay after all."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -45,6 +50,7 @@ class OwnerControl:
     agent: NodeAgent
     sampler: SensorSampler
     rules: OwnerRules
+    leases: LeaseService
     clock: Clock
     notify: Callable[[str], None]
     stop: asyncio.Event
@@ -96,6 +102,10 @@ class OwnerControl:
                 self._set_prices(request)
             case "leases":
                 self._set_leases(request)
+            case "lease_offer":
+                self._set_lease_offer(request)
+            case "leave":
+                self._set_departure(request.leave_by_unix_s)
             case "drain":
                 self.stop.set()
         return {"status": self.status()}
@@ -124,6 +134,25 @@ class OwnerControl:
         save_settings(settings)
         inventory.set_terms(settings)
         self.notify("offers leases" if request.leases else "offers no leases")
+
+    def _set_lease_offer(self, request: ControlRequest) -> None:
+        inventory = self.agent.inventory
+        settings = dataclasses.replace(inventory.settings, leases=request.leases)
+        if request.lease_rules is not None:
+            self.leases.set_rules(request.lease_rules)
+        save_settings(settings)
+        inventory.set_terms(settings)
+        self.notify("offers leases by new rules" if request.leases else "offers no leases")
+
+    def _set_departure(self, by_unix_s: float | None) -> None:
+        departure, inventory = self.leases.departure, self.agent.inventory
+        if by_unix_s is None:
+            departure.cancel()
+        else:
+            departure.begin(by_unix_s)
+            departure.look()
+        inventory.set_terms(inventory.settings)
+        self.notify("leases stay" if by_unix_s is None else "takes no leases any more; those that run get notice")
 
     def status(self) -> dict[str, Any]:
         agent, inventory, rules = self.agent, self.agent.inventory, self.rules
@@ -161,8 +190,10 @@ class OwnerControl:
             "hourly_usd": format_usd(specs.hourly_price_nano),
             "prompt_usd_per_mtok": settings.prompt_usd_per_mtok,
             "completion_usd_per_mtok": settings.completion_usd_per_mtok,
+            "price_notices": agent.name_notices.prices,
             "leases": settings.leases,
             "lease_wallet": settings.lease_wallet,
+            "lease_market": self.leases.status(),
             "wishes": msgspec.to_builtins(rules),
             "hours": str(rules.hours) if rules.hours else None,
             "pause_ends_at": rules.pause_end_unix_s,
@@ -175,4 +206,6 @@ class OwnerControl:
             return "offline"
         if self.agent.jobs.paused is not None:
             return "paused"
+        if self.agent.jobs.leased is not None:
+            return "leased"
         return "online" if self.agent.inventory.trouble is None else "no_server"

@@ -29,6 +29,7 @@ from sparewatt.node.measurement.model_speed import SpeedMeter
 from sparewatt.node.measurement.speed_record import SpeedFile, SpeedRecord
 from sparewatt.node.settings import NodeSettings
 from sparewatt.node.specs.specs_builder import BackendSpecs, SpecsBuilder, server_metrics, token_prices
+from sparewatt.protocol.link.lease_offer import LeaseOffer
 from sparewatt.protocol.link.node_report import NodeSpecs, ServerMetrics, validated
 
 _log = Logger("sparewatt.node")
@@ -50,6 +51,7 @@ class Inventory:
         notify: Callable[[str], None],
         probe_capabilities: CapabilityProbe | None = None,
         machine_use: MachineUse | None = None,
+        lease_offer: Callable[[NodeSettings], LeaseOffer] | None = None,
     ) -> None:
         """`notify` shows one line to the owner. Raises InvalidAmount or StartupError for settings of no use."""
         self._backend = backend
@@ -72,6 +74,7 @@ class Inventory:
             speed_of=self._measurer.speed_of,
             price_basis_of=self._measurer.price_basis_of,
             probed_capabilities=self.probed.of,
+            lease_offer=lease_offer,
         )
         self._backend_specs = BackendSpecs(backend.kind, 1, ())
         self._owner_facts = settings.owner_facts()
@@ -80,6 +83,7 @@ class Inventory:
         """Of the model server, each figure with its source; None before its first answer."""
         self.specs = _checked_specs(self._specs_builder, self._backend_specs)
         self._own_jobs = 0
+        self._is_resting = False
         self.foreign_requests = 0
         self.kv_capacity_bytes: int | None = None
         self.kv_used: float | None = None
@@ -111,7 +115,19 @@ class Inventory:
     @own_jobs.setter
     def own_jobs(self, count: int) -> None:
         self._own_jobs = count
-        self._measurer.note_own_jobs(count)
+        self._measurer.note_own_jobs(count + self._is_resting)
+
+    def rest(self) -> None:
+        """Measure and probe nothing: what the model server works with is in other hands."""
+        self._is_resting = True
+        self._measurer.note_own_jobs(1)
+
+    def wake(self) -> None:
+        """Measure again what was measured before, and the server first of all."""
+        self._is_resting = False
+        self._measurer.note_own_jobs(self._own_jobs)
+        self._measurer.note_interlude()
+        self.refresh_soon()
 
     def observe(self, model: str, what: str, *, seen_s: float, expected_s: float) -> None:
         """What a job took beside what the model's curve says."""
@@ -139,7 +155,7 @@ class Inventory:
         self._load_changed = asyncio.Event()
 
     def refresh_soon(self) -> None:
-        """A job failed: poll the server now instead of after `REFRESH_S`."""
+        """A job failed, or the lease offer is another: poll the server and report now instead of after `REFRESH_S`."""
         self._refresh_wanted.set()
 
     def set_terms(self, settings: NodeSettings) -> None:
@@ -181,6 +197,8 @@ class Inventory:
             self._slot_learner.forget()
         self._slow_refreshes = 0
         self._publish()
+        if self._is_resting:
+            return
         for model in self._models:
             if await self.probed.probe(model):
                 self._publish()
@@ -288,7 +306,8 @@ class Inventory:
     def _circumstances(self, model: BackendModel) -> Circumstances:
         builder, slots = self._specs_builder, self._backend_specs.slots
         copy_bytes_s = builder.gpu_speed.copy_bytes_s if builder.gpu_speed is not None else None
-        expected = expected_basis(model, builder.hardware, slots=slots, copy_bytes_s=copy_bytes_s)
+        limit_tps = self.settings.speed_limit_tps
+        expected = expected_basis(model, builder.hardware, slots=slots, copy_bytes_s=copy_bytes_s, limit_tps=limit_tps)
         return Circumstances(slots=slots, is_idle=self._is_idle, expected=expected)
 
     async def _other_requests(self) -> int:

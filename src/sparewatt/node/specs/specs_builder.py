@@ -13,6 +13,7 @@ from sparewatt.node.backends.backend import BackendLoad, BackendModel
 from sparewatt.node.hardware.gpu import DetectedGpu, Hardware
 from sparewatt.node.hardware.gpu_bench import GpuSpeed
 from sparewatt.node.settings import NodeSettings
+from sparewatt.protocol.link.lease_offer import LeaseOffer
 from sparewatt.protocol.link.node_report import (
     COUNT_MAX,
     TFLOPS_MAX,
@@ -46,6 +47,7 @@ class SpecsBuilder:
     probed_capabilities: Callable[[BackendModel], tuple[Capability, ...]] = lambda _: ()
     """In addition to what the server reports."""
     gpu_speed: GpuSpeed | None = None
+    lease_offer: Callable[[NodeSettings], LeaseOffer] | None = None
 
     def build(self, backend: BackendSpecs) -> NodeSpecs:
         settings, hardware = self.settings, self.hardware
@@ -66,6 +68,7 @@ class SpecsBuilder:
             gpus=tuple(self._gpu(index, gpu) for index, gpu in enumerate(hardware.gpus)),
             fetch_hosts=settings.fetch_hosts(),
             leases=settings.leases,
+            lease_offer=self.lease_offer(settings) if settings.leases and self.lease_offer is not None else None,
         )
 
     def model_report(self, model: BackendModel) -> ModelReport:

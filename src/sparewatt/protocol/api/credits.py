@@ -68,13 +68,15 @@ class ChainHoldingsInfo(msgspec.Struct, frozen=True, kw_only=True):
     exits_usd: str
     """Held for withdrawals that are under way."""
     exits_nano: int
+    exits_ready_at: float | None = None
+    """When the contract pays them, in Unix seconds of the chain. None if it does not have the request yet."""
 
 
 class CreditBalance(msgspec.Struct, frozen=True, kw_only=True):
     """The first two fields are OpenRouter's."""
 
     total_credits: UsdNumber
-    """All grants and deposits, less expired grants."""
+    """All grants and deposits, less what expired or left for the chain. Less `total_usage` it is the balance."""
     total_usage: UsdNumber
     balance_usd: str
     """The sum of `promo` and `paid`. It includes `reserved`."""

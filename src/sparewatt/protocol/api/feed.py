@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from sparewatt.protocol.api.market import OrderStateName
+
 NodeStateName = Literal["online", "busy", "suspect", "offline", "draining", "paused"]
 OutcomeName = Literal["running", "done", "failed", "refused", "timed_out", "cancelled"]
 
@@ -60,6 +62,30 @@ class FeedMatch(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts that were given up for another node."""
 
 
+class FeedAuction(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest auction of a lease order, with what its accepted certificate says. All of it is on the chain."""
+
+    id: str
+    at: int
+    """When the attempt was opened, in Unix seconds."""
+    attempt: int
+    state: OrderStateName
+    """Of the order."""
+    gpus: int
+    commit_ms: int
+    """How long a validator takes sealed bids, and then what they hide."""
+    reveal_ms: int
+    bids: int | None
+    """None until validators have certified a result."""
+    votes: int
+    """In the certificate."""
+    voters: int
+    """Validators with weight in this attempt."""
+    share: float
+    """Of the weight, that the votes have. More than two thirds are a quorum."""
+    certified_at: int | None
+
+
 class FeedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     states: list[NodeStateName]
@@ -67,6 +93,8 @@ class FeedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     totals: NetworkTotals
     matches: list[FeedMatch]
     """The most recent ones, the latest first."""
+    auctions: list[FeedAuction] = []
+    """Of lease orders, the latest first; none without a chain."""
 
 
 class FeedDelta(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,3 +109,5 @@ class FeedDelta(msgspec.Struct, frozen=True, kw_only=True):
     matches: list[FeedMatch] | UnsetType = UNSET
     more_matches: int | UnsetType = UNSET
     """How many were left out of this frame."""
+    auctions: list[FeedAuction] | UnsetType = UNSET
+    """All that a snapshot would have, if one of them changed."""

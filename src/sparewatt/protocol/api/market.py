@@ -83,34 +83,58 @@ class MarketLease(msgspec.Struct, frozen=True, kw_only=True):
     final: bool
 
 
+class MarketCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """What validators signed and the chain accepted in the newest attempt, with a winner or with none eligible."""
+
+    task_digest: str
+    round: int
+    bid_count: int
+    signers: list[str]
+    """Vote keys, ascending."""
+    accepted_at: int
+
+
 class MarketOrder(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     renter: str
     state: OrderStateName
     reason: str | None
-    """Why it is unmatched: NONE_ELIGIBLE, NO_QUORUM or NONE_PLACEABLE."""
+    """Why it is unmatched: NO_BIDS, NONE_ELIGIBLE, NO_QUORUM or NONE_PLACEABLE."""
     attempt: int
     """Counts the auctions, from 0."""
     max_attempts: int
     created_at: int
     opened_at: int
     """The attempt."""
+    next_attempt_at: int | None = None
+    """When the network opens the next auction of an unmatched order; None if it does not."""
     expires_at: int
     gpu_units: int
     gpu_models: int
     """A mask: bit i is the GPU model with id i of the tables; 0 is any."""
+    gpu_names: list[str]
+    """What the mask allows, by name: a mask does not fit a double. Empty: any."""
     min_vram_gb: int
     max_hourly_usd: str
     duration_s: int
+    commit_ms: int
+    """How long a validator takes sealed bids, and then what they hide."""
+    reveal_ms: int
     only: list[str]
     """Providers that may bid; empty: all."""
     deposit_usd: str
+    """What is left of it, as of the last settlement."""
+    charged_usd: str
+    """What has been paid from it, as of the last settlement, over all providers that the lease had."""
+    refunded_usd: str | None
+    """What went back to the renter; None until the order has ended."""
     spec_hash: str
     policy_hash: str
     stake_version: int
     snapshot_epoch: int
     candidates: list[str]
     """Of the accepted certificate, the winner first."""
+    certificate: MarketCertificate | None
     failed: list[str]
     """Providers that may not bid again in this order."""
     lease: MarketLease | None
@@ -166,6 +190,17 @@ class MarketProviderList(MarketHead, frozen=True, kw_only=True):
     next: str | None = None
 
 
+class ValidatorVotes(msgspec.Struct, frozen=True, kw_only=True):
+    """In the newest matches that this gateway has collected signed votes of, at most 100."""
+
+    agreed: int = 0
+    """Matches in which it voted for what the chain accepted."""
+    differed: int = 0
+    """It voted, and only for another result; that may be honest in a round that came to nothing."""
+    missed: int = 0
+    """No vote of it is known."""
+
+
 class MarketValidator(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     """The operator's address."""
@@ -180,6 +215,13 @@ class MarketValidator(msgspec.Struct, frozen=True, kw_only=True):
     unbonding_usd: str
     slashed_usd: str
     jailed: bool
+    certificates: int
+    """Accepted by the chain, of attempts in which it had weight."""
+    votes: int
+    """Those of them that carry its vote. A quorum is enough for a certificate, so a slow vote is missing as well."""
+    last_vote_at: int | None
+    """When the last certificate with its vote was accepted."""
+    recent: ValidatorVotes
 
 
 class MarketSnapshot(msgspec.Struct, frozen=True, kw_only=True):

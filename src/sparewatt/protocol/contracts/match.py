@@ -121,6 +121,15 @@ class BidCommit(TypedMessage):
     bid_id: Bytes32
 
 
+class Decline(TypedMessage):
+    """A provider does not bid: a code of `DeclineReason`. Signed, because an early close counts on it."""
+
+    order_id: Bytes32
+    attempt: Uint32
+    provider: Address
+    code: Uint8
+
+
 class CommitList(TypedMessage):
     order_id: Bytes32
     attempt: Uint32
@@ -164,6 +173,14 @@ class Vote(TypedMessage):
     attempt: Uint32
     round: Uint32
     task_hash: Bytes32
+
+
+class RoundReached(TypedMessage):
+    """The round that a validator is in, signed so that nobody else can hurry the others. Two of them are no fault."""
+
+    order_id: Bytes32
+    attempt: Uint32
+    round: Uint32
 
 
 class Heartbeat(TypedMessage):

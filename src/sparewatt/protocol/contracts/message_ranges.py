@@ -19,6 +19,7 @@ from sparewatt.protocol.contracts.match import (
     BidLeaf,
     BidTerms,
     CommitList,
+    Decline,
     Heartbeat,
     Observation,
     Observations,
@@ -30,7 +31,7 @@ from sparewatt.protocol.contracts.match import (
     Task,
 )
 from sparewatt.protocol.contracts.merkle import EMPTY_ROOT
-from sparewatt.protocol.contracts.reasons import BidStatus
+from sparewatt.protocol.contracts.reasons import BidStatus, DeclineReason
 from sparewatt.protocol.typed_message import TypedMessage, struct_hash
 
 PPM = 10**6
@@ -74,6 +75,7 @@ _SPANS: dict[type[TypedMessage], tuple[Span, ...]] = {
     Specification: (("egress", 0, 1),),
     BidTerms: (("disk_kind", 0, 1), ("egress", 0, 1)),
     Bid: (("price_uusd", 1, PRICE_UUSD_END - 1),),
+    Decline: (("code", min(DeclineReason), max(DeclineReason)),),
     BidLeaf: (
         ("price_uusd", 1, PRICE_UUSD_END - 1),
         ("uptime_ppm", 0, PPM),

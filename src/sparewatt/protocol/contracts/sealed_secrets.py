@@ -21,6 +21,20 @@ SECRET_BYTES_MAX = 64 * 1024
 _PUBLIC_KEY_BYTES = 33
 _TAG_BYTES = 16
 _NONCE = bytes(12)
+_SEPARATOR = b"\0"
+
+
+def named_secret(name: str, value: str) -> bytes:
+    """What is sealed: with its name, so that whoever carries two cannot swap them."""
+    return name.encode() + _SEPARATOR + value.encode()
+
+
+def read_named_secret(plain: bytes, name: str) -> str:
+    """Raises ValueError if it is another one, or no text."""
+    found, separator, value = plain.partition(_SEPARATOR)
+    if not separator or found != name.encode():
+        raise ValueError("The sealed value is that of another name.")
+    return value.decode()
 
 
 @dataclass(frozen=True, slots=True)

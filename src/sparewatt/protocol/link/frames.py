@@ -6,7 +6,8 @@ credit: a node may send `window_bytes` of a reply, and more as CREDIT arrives.
 
     node → gateway   HELLO, PROOF, SPECS, LOAD, PONG, RECEIPT, SHEET, NODE_KEY, GOODBYE
          of a job    HEAD, DATA, END, FAIL
-    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, NAMES, PROVIDER, GOODBYE
+    gateway → node   CHALLENGE, WELCOME, REJECT, PING, COUNTERSIGNED, NAMES, PROVIDER, MARKET, LOOKUP, OUTCOME,
+                     LEASE_TRAFFIC, GOODBYE
          of a job    OPEN, BODY, CREDIT, CANCEL
 """
 
@@ -74,6 +75,13 @@ class Opcode(enum.IntEnum):
     CREDIT = 18
     CANCEL = 19
     NODE_KEY = 20
+    MARKET = 21
+    LOOKUP = 22
+    OUTCOME = 23
+    LEASE_TASK = 24
+    LEASE_ACT = 25
+    LEASE_REPORT = 26
+    LEASE_TRAFFIC = 31
     HEAD = 32
     DATA = 33
     END = 34
@@ -139,6 +147,8 @@ class AssignedName(msgspec.Struct, frozen=True):
     served_as: ModelName
     why: Text | None = None
     """Why it does not have the name that its id suggests."""
+    price_notice: Text | None = None
+    """What its price keeps from it, if it asks more than requests without a `max_price` pay."""
 
 
 class ModelNames(msgspec.Struct, frozen=True):
@@ -219,17 +229,22 @@ class JobEnd(msgspec.Struct, frozen=True):
     duration_s: _Duration = 0.0
 
 
-FailCode = Literal["refused", "backend_unreachable", "backend_broke", "backend_timeout", "link_lost", "protocol"]
+FailCode = Literal[
+    "refused", "leased", "backend_unreachable", "backend_broke", "backend_timeout", "link_lost", "protocol"
+]
 
 
 class JobFailure(msgspec.Struct, frozen=True):
-    """The job ended early at the node. `refused`: it never started, so another node can take it without loss."""
+    """The job ended early at the node. `refused`: it never started, so another node can take it without loss. `leased`:
+    the node won a lease that needs what it worked with; the gateway asks the chain whether that is so."""
 
     code: FailCode
     message: Text
     load: NodeLoad | None = None
     ttft_s: _Duration = 0.0
     """Of a job refused as too late: the time to first token that the node expects. 0: it says nothing."""
+    lease: Annotated[str, Meta(max_length=66)] = ""
+    """The order of the lease for which the node broke off (`leased`)."""
 
 
 _T = TypeVar("_T")
@@ -240,6 +255,11 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 def encode_frame(op: Opcode, stream: int = 0, payload: bytes = b"") -> bytes:
     if len(payload) > LINK_FRAME_BYTES_MAX:
         raise ValueError("a frame's payload is over the limit")
+    return _pack_header(op, stream, len(payload)) + payload
+
+
+def encode_raw_frame(op: int, stream: int, payload: bytes) -> bytes:
+    """With an operation of another table than `Opcode`; the payload is within the limit."""
     return _pack_header(op, stream, len(payload)) + payload
 
 

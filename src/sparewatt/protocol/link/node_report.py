@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from sparewatt.core.limits import MODELS_PER_NODE_MAX, NAME_CHARS_MAX
+from sparewatt.protocol.link.lease_offer import LeaseOffer
 
 MODEL_ID_CHARS_MAX = 256
 """Some servers name a model by the path of its file."""
@@ -59,9 +60,9 @@ Address = Annotated[str, Meta(pattern=r"^0x[0-9a-f]{40}\Z")]
 Hex32 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Signature = Annotated[str, Meta(pattern=r"^[0-9a-f]{130}\Z")]
 
-LOADING_S = 10.0
-"""Left to wait for a model that is being loaded: half of a typical load."""
 LOAD_S_MIN, LOAD_S_MAX, LOAD_FIXED_S, LOAD_BYTES_S = 10.0, 30.0, 8.0, 1.5e9
+LOAD_LEFT_MIN = 0.25
+"""Of a load that takes longer than expected, the share of that time that is expected to be left."""
 
 
 class Speed(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
@@ -193,14 +194,14 @@ class ModelReport(msgspec.Struct, frozen=True):
 
     @property
     def load_s(self) -> float:
-        """Estimated seconds until it is loaded, the same at node and gateway: 8 s plus 1.5 GB/s, within 10-30 s."""
-        match self.state:
-            case "warm":
-                return 0.0
-            case "loading":
-                return LOADING_S
-            case "on_disk":
-                return min(LOAD_S_MAX, max(LOAD_S_MIN, LOAD_FIXED_S + self.weights_bytes / LOAD_BYTES_S))
+        """Estimated seconds that loading takes, the same at node and gateway: 8 s plus 1.5 GB/s, within 10-30 s."""
+        if self.state == "warm":
+            return 0.0
+        return min(LOAD_S_MAX, max(LOAD_S_MIN, LOAD_FIXED_S + self.weights_bytes / LOAD_BYTES_S))
+
+    def load_left_s(self, elapsed_s: float) -> float:
+        """Estimated seconds until it is loaded, if loading began so long ago."""
+        return max(LOAD_LEFT_MIN * self.load_s, self.load_s - max(0.0, elapsed_s))
 
 
 class NodeSpecs(msgspec.Struct, frozen=True):
@@ -226,6 +227,8 @@ class NodeSpecs(msgspec.Struct, frozen=True):
     """Hosts from which the owner lets this node fetch pictures. The agent fetches them; the model server gets data."""
     leases: bool = False
     """Whether the owner offers the machine for leases. Such a node knows PROVIDER."""
+    lease_offer: LeaseOffer | None = None
+    """What it offers. A node that says so knows MARKET, LOOKUP and OUTCOME; an older one omits it."""
 
 
 class NodeLoad(msgspec.Struct, frozen=True):

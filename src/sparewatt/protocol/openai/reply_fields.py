@@ -116,6 +116,14 @@ class _PlainChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_reason: str | int | None = None
 
 
+class _PlainUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: None = None
+    completion_tokens_details: None = None
+
+
 class _PlainChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A chunk as nearly every one is: decoding it is the fastest way to see that it has known fields alone."""
 
@@ -126,10 +134,33 @@ class _PlainChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system_fingerprint: str | None = None
     service_tier: str | None = None
     choices: list[_PlainChoice] | None = None
-    usage: None = None
+    usage: _PlainUsage | None = None
+
+
+class _PlainWholeChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    index: int | None = None
+    message: _PlainDelta | None = None
+    text: str | None = None
+    finish_reason: FinishReason | None = None
+    logprobs: None = None
+    stop_reason: str | int | None = None
+
+
+class _PlainCompletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same of a whole answer."""
+
+    id: str | None = None
+    object: str | None = None
+    created: int | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    choices: list[_PlainWholeChoice] | None = None
+    usage: _PlainUsage | None = None
 
 
 _plain_decoder = msgspec.json.Decoder(_PlainChunk)
+_plain_completion_decoder = msgspec.json.Decoder(_PlainCompletion)
 
 
 def known_chunk(data: bytes) -> bytes:
@@ -138,6 +169,15 @@ def known_chunk(data: bytes) -> bytes:
         _plain_decoder.decode(data)
     except UNREADABLE:
         return known_fields(data, CHUNK)
+    return data
+
+
+def known_completion(data: bytes) -> bytes:
+    """`known_fields` of a whole answer."""
+    try:
+        _plain_completion_decoder.decode(data)
+    except UNREADABLE:
+        return known_fields(data, COMPLETION)
     return data
 
 

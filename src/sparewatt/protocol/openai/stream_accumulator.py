@@ -16,6 +16,7 @@ import msgspec
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX
 from sparewatt.protocol.link.frames import JobPath
 
+_text_decoder = msgspec.json.Decoder(str)
 _TEXT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
 """Fields of a delta whose pieces are joined; of any other field the last value counts."""
 
@@ -54,6 +55,20 @@ class StreamAccumulator:
             self._done = True
         elif event != b"null":  # llama.cpp streams it now and then, with several texts
             self._read_chunk(event)
+
+    def add_text(self, field: str, inside: bytes | bytearray) -> None:
+        """More text for a field of the first choice's message, of which a chunk was added before.
+
+        `inside` is that of a JSON string. Raises BrokenStream.
+        """
+        self._size_bytes += len(inside)
+        if self._size_bytes > REPLY_BODY_BYTES_MAX * 4:
+            raise BrokenStream("the model server's answer is over the limit")
+        try:
+            text = _text_decoder.decode(b'"' + inside + b'"')
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise BrokenStream("the model server streams something that is no chunk") from None
+        _merge_delta(self._choices[0]["message"], {field: text})
 
     def body(self) -> bytes:
         if not self._done:

@@ -10,6 +10,7 @@ import random
 
 import msgspec
 
+from sparewatt.node.measurement.model_speed import context_samples
 from sparewatt.node.measurement.speed_fit import SpeedSamples, fit_speed
 from sparewatt.protocol.link.node_report import Speed
 from sparewatt.sim.fleet.physics import shared_pace
@@ -33,12 +34,14 @@ def _samples(site: Site, model: SimModel, rng: random.Random) -> SpeedSamples:
     prefill = site.prefill(model)
     lengths = [tokens for tokens in PROMPTS if tokens == PROMPTS[0] or prefill.seconds(tokens) < 10.0]
     batches = sorted({min(batch, site.slots) for batch in BATCHES})
-    decode = [(batch, SHORT_CONTEXT, _step_s(site, model, batch, SHORT_CONTEXT)) for batch in batches]
+    timed = [(tokens, _noisy(prefill.seconds(tokens), rng)) for tokens in lengths]
+    decode = [(batch, SHORT_CONTEXT, _noisy(_step_s(site, model, batch, SHORT_CONTEXT), rng)) for batch in batches]
     if lengths[-1] == PROMPTS[-1]:
-        decode.append((1, LONG_CONTEXT, _step_s(site, model, 1, LONG_CONTEXT)))
+        step_s = _noisy(_step_s(site, model, 1, LONG_CONTEXT), rng)
+        decode += context_samples(LONG_CONTEXT, step_s, alone_s=decode[0][2])
     return SpeedSamples(
-        prefill=tuple((tokens, _noisy(prefill.seconds(tokens), rng)) for tokens in lengths),
-        decode=tuple((batch, context, _noisy(step_s, rng)) for batch, context, step_s in decode),
+        prefill=tuple(timed),
+        decode=tuple(decode),
         shared=_shared(site, model, rng),
         writers=min(BESIDE, max(1, site.slots - 1)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from sparewatt.sim.fleet.machine import Chunk, SimMachine
@@ -54,11 +54,20 @@ def true_steps(_job: SimJob, left: float) -> float:
 
 
 def roll_out(
-    machine: SimMachine, sent: Sequence[SimJob], job: SimJob | None, now_s: float, *, steps_left: StepsLeft = true_steps
+    machine: SimMachine,
+    sent: Sequence[SimJob],
+    job: SimJob | None,
+    now_s: float,
+    *,
+    steps_left: StepsLeft = true_steps,
+    hidden: Collection[int] = (),
 ) -> RollOut:
-    """`sent` are jobs on their way to the machine. `job` comes behind all of them; without one `finish_s` is 0."""
+    """`sent` are jobs on their way to the machine. `job` comes behind all of them; without one `finish_s` is 0.
+
+    Jobs whose numbers are `hidden` are left out, where they wait or are read: who plays does not know of them.
+    """
     machine.advance(now_s)
-    play = _Play(machine, [*sent] if job is None else [*sent, job], steps_left)
+    play = _Play(machine, [*sent] if job is None else [*sent, job], steps_left, hidden)
     ends_s = finish_s = 0.0
     for _ in range(EVENTS_MAX):
         play.fill_chunk()
@@ -75,7 +84,9 @@ def roll_out(
 class _Play:
     """A copy of a machine's work that goes on by itself."""
 
-    def __init__(self, machine: SimMachine, behind: Sequence[SimJob], steps_left: StepsLeft) -> None:
+    def __init__(
+        self, machine: SimMachine, behind: Sequence[SimJob], steps_left: StepsLeft, hidden: Collection[int] = ()
+    ) -> None:
         self._family, self._bandwidth = machine.site.family, machine.site.bandwidth
         self._capacity, self._slots = machine.kv_capacity, machine.site.slots
         self._steps_left = steps_left
@@ -86,6 +97,17 @@ class _Play:
         self._weights = WeightsInUse(machine.jobs_by_model, machine.active_bytes)
         self._kv_used, self._kv_read = machine.kv_used, machine.kv_read
         self._steps = self.now_s = 0.0
+        if hidden:
+            self._leave_out(hidden)
+
+    def _leave_out(self, hidden: Collection[int]) -> None:
+        self._queue = deque(prompt for prompt in self._queue if prompt.job.number not in hidden)
+        for prompt in [prompt for prompt in self._reading if prompt.job.number in hidden]:
+            self._reading.remove(prompt)
+            self._kv_used -= prompt.job.kv_bytes
+            self._weights.remove(prompt.job.model)
+        if not self._reading:
+            self._chunk = None
 
     @property
     def is_over(self) -> bool:

@@ -87,7 +87,7 @@ class SimGateways:
         table, name = self.tables[gateway], self._ids[site]
         row = table.get(name)
         if row is not None and row.specs is not report.specs:
-            table.set_specs(name, report.specs)
+            table.set_specs(name, report.specs, now_s=self._world.now_s)
         table.set_load(name, report.load, now_s=self._world.now_s)
 
     # Scheduler

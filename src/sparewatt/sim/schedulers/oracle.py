@@ -1,18 +1,20 @@
 """The oracle: a greedy scheduler with perfect information.
 
 It knows true speeds, true lengths, future deaths and all jobs in flight. Because it is greedy, it is no lower bound.
-With `roll_outs` it plays the best candidates through to the end of all their jobs, exactly. It can be asked to do
-without one of its secrets: the difference is what that secret is worth.
+It does not know which jobs will arrive. With `roll_outs` it plays the best candidates through to the end of all their
+jobs, exactly. It can be asked to do without one of its secrets: the difference is what that secret is worth.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparewatt.core.limits import LOAD_REPORT_INTERVAL_S
 from sparewatt.sim.fleet.machine import SimModelState
 from sparewatt.sim.fleet.physics import Floats, PrefillColumns
 from sparewatt.sim.fleet.rollout import StepsLeft, roll_out, true_steps
@@ -104,6 +106,38 @@ class Secrets(NamedTuple):
     """How long each answer will be; else the mean of its model so far."""
     deaths: bool = True
     """When machines will die."""
+    news: bool = True
+    """What other gateways have just sent; else only what a report of the machine can have told."""
+
+
+class UnseenJobs:
+    """Jobs of other gateways that no report can have told a gateway of.
+
+    A report waits for half an interval on average.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._recent: deque[SimJob] = deque()
+        gateways, sites = range(len(world.gateway_regions)), range(len(world.machines))
+        self._longest_s = LOAD_REPORT_INTERVAL_S + max(world.rtt_s(g, site) for g in gateways for site in sites)
+
+    def add(self, job: SimJob) -> None:
+        self._recent.append(job)
+
+    def of(self, gateway: int, now_s: float) -> dict[int, list[SimJob]]:
+        """By site."""
+        while self._recent and self._recent[0].sent_s < now_s - self._longest_s:
+            self._recent.popleft()
+        found: dict[int, list[SimJob]] = {}
+        for job in self._recent:
+            if job.gateway != gateway and job.site is not None and now_s < self._told_s(job, job.site, gateway):
+                found.setdefault(job.site, []).append(job)
+        return found
+
+    def _told_s(self, job: SimJob, site: int, gateway: int) -> float:
+        ways_s = (self._world.rtt_s(job.gateway, site) + self._world.rtt_s(gateway, site)) / 2
+        return job.sent_s + ways_s + LOAD_REPORT_INTERVAL_S / 2
 
 
 class Oracle:
@@ -131,17 +165,25 @@ class Oracle:
         """By site: the sum of the ends of all its jobs if no further one comes. Until something changes there."""
         self._lengths: dict[int, tuple[int, int]] = {}
         """By model: how many answers ended, and their tokens."""
+        self._recent = UnseenJobs(world)
+        self._unseen: dict[int, list[SimJob]] = {}
+        """By site: of others, what the gateway that chooses now cannot know."""
 
     def admit(self, job: SimJob, *, start: Start, refuse: Refuse) -> None:  # noqa: ARG002 (Scheduler)
         start(job)
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
+        if not self._secrets.news:
+            self._unseen = self._recent.of(job.gateway, now_s)
+            self._ends_without.clear()
         cost, is_short = self._cost(job, now_s)
         site = self._best_played(job, cost, now_s) if self._roll_outs else self._cheapest(job, cost, is_short, now_s)
         if site is not None:
             self._count_in_flight(job, site, 1)
             self._sent[site].append(job)
             self._ends_without.pop(site, None)
+            if not self._secrets.news:
+                self._recent.add(job)
         return site
 
     def on_arrived(self, job: SimJob, site: int) -> None:
@@ -168,14 +210,14 @@ class Oracle:
         return best
 
     def _played_cost(self, job: SimJob, site: int, now_s: float) -> float:
-        machine, sent, steps_left = self._world.machines[site], self._sent[site], self._steps_left
-        without = self._ends_without.get(site)
+        machine, steps_left = self._world.machines[site], self._steps_left
+        hidden = {other.number for other in self._unseen.get(site, ())}
+        sent = [other for other in self._sent[site] if other.number not in hidden] if hidden else self._sent[site]
+        without, n = self._ends_without.get(site), machine.jobs + len(self._sent[site]) - len(hidden)
         if without is None:
-            n = machine.jobs + len(sent)
-            without = roll_out(machine, sent, None, now_s, steps_left=steps_left).ends_s + n * now_s
-            self._ends_without[site] = without
-        n = machine.jobs + len(sent)
-        played = roll_out(machine, sent, job, now_s, steps_left=steps_left)
+            alone = roll_out(machine, sent, None, now_s, steps_left=steps_left, hidden=hidden)
+            without = self._ends_without[site] = alone.ends_s + n * now_s
+        played = roll_out(machine, sent, job, now_s, steps_left=steps_left, hidden=hidden)
         own_s = float(self._fleet.rtt[job.gateway][site]) + played.finish_s
         others_s = self._slowdown_weight * (played.ends_s + n * now_s - without)
         odds, dies = float(self._fleet.failure_odds[site]), self._dies(site, now_s, own_s)
@@ -221,10 +263,9 @@ class Oracle:
     def _cost(self, job: SimJob, now_s: float) -> tuple[Floats, NDArray[np.bool_]]:
         """Seconds (and dollars as seconds) without the wait for memory, and at which sites there will be one."""
         fleet, model, output = self._fleet, job.model, self._output_tokens(job)
-        n = fleet.jobs + fleet.in_flight
         state = fleet.state[model.number]
         read = fleet.prefill[model.number].seconds(job.prompt_tokens, self._cached(job))
-        backlog = np.maximum(0.0, fleet.backlog - (now_s - fleet.backlog_at)) + fleet.in_flight_backlog
+        n, backlog = self._known_load(now_s)
         other = np.where(fleet.uses[model.number], 0.0, model.weights_bytes)
         reads = (fleet.active + other + fleet.kv_read + job.kv_read_bytes) / fleet.bandwidth
         step = (reads + fleet.fixed + fleet.per_job * (n + 1)) / (1 - fleet.prefill_share * STALL)
@@ -242,6 +283,17 @@ class Oracle:
             cost += np.where(fleet.deaths < now_s + 1.5 * own + 1.0, DEATH_COST_S, 0.0)
         cost = np.where(fleet.alive & fleet.honest & (state != ABSENT), cost, np.inf)
         return cost, (job.kv_bytes > fleet.kv_free - fleet.in_flight_kv) & (n > 0.5)
+
+    def _known_load(self, now_s: float) -> tuple[Floats, Floats]:
+        """Jobs, and seconds of prompts to read, of each machine, without those that cannot be known of."""
+        fleet = self._fleet
+        n: Floats = fleet.jobs + fleet.in_flight
+        backlog: Floats = np.maximum(0.0, fleet.backlog - (now_s - fleet.backlog_at)) + fleet.in_flight_backlog
+        for site, jobs in self._unseen.items():
+            unread_s = sum(self._world.machines[site].prefill_s(job) for job in jobs)
+            n[site] = max(0.0, n[site] - len(jobs))
+            backlog[site] = max(0.0, backlog[site] - unread_s)
+        return n, backlog
 
     def _cached(self, job: SimJob) -> Floats | float:
         """Tokens of the prompt that each machine really has cached."""

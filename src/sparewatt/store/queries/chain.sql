@@ -20,6 +20,13 @@ UPDATE chain_index SET generation = generation + 1, common_block = $1
 -- name: set_chain_depth
 UPDATE chain_index SET depth = $1 WHERE depth <> $1
 
+-- name: set_attempt_time
+UPDATE chain_index SET attempt_s = $1 WHERE attempt_s <> $1
+
+-- name: tell_market_changed
+-- Wakes whoever folds the events, when the transaction commits.
+SELECT pg_notify('market_events', '')
+
 -- name: recent_chain_blocks
 SELECT number, hash FROM chain_blocks ORDER BY number DESC LIMIT $1
 
@@ -232,10 +239,16 @@ SELECT count(*) FROM chain_events
 
 -- name: market_events
 -- The index and the next events behind a position, as of one moment: a row without an event if there is none.
-SELECT i.generation, i.common_block, i.start_block, i.block_number AS indexed_block, i.depth,
+SELECT i.generation, i.common_block, i.start_block, i.block_number AS indexed_block, i.depth, i.attempt_s,
     e.block_number, e.log_index, e.block_hash, e.tx_hash, e.ordinal, e.contract, e.event, e.args, e.unix_s
 FROM chain_index i LEFT JOIN LATERAL (
     SELECT * FROM chain_events
     WHERE (block_number, log_index) > ($1, $2) AND (contract, event) IN (SELECT * FROM unnest($3::text[], $4::text[]))
     ORDER BY block_number, log_index LIMIT $5) e ON TRUE
 ORDER BY e.block_number, e.log_index
+
+-- name: events_of_lease
+SELECT block_number, log_index, block_hash, tx_hash, ordinal, contract, event, args, unix_s FROM chain_events
+WHERE coalesce(args ->> 'lease_id', args ->> 'order_id') = $1
+    AND (contract, event) IN (SELECT * FROM unnest($2::text[], $3::text[]))
+ORDER BY block_number, log_index LIMIT $4

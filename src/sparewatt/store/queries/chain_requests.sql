@@ -14,6 +14,13 @@ WITH asked AS (
     ON CONFLICT (id) DO NOTHING RETURNING id)
 SELECT id, pg_notify('chain_requests', '') FROM asked
 
+-- name: chain_request_use
+-- How many requests of an account are under way, and in how many seconds each of this kind leaves the last time.
+SELECT count(*) FILTER (WHERE state IN ('asked', 'decided')) AS under_way,
+    coalesce(array_agg(extract(epoch FROM asked_at - now())::float8 + $3 ORDER BY asked_at)
+        FILTER (WHERE kind = $2 AND asked_at > now() - make_interval(secs => $3)), '{}') AS recent_left_s
+FROM chain_requests WHERE account_id = $1
+
 -- name: find_chain_request
 SELECT id, kind, account_id, address, micro, params, state, step, more_steps, reason, tx, result
 FROM chain_requests WHERE id = $1

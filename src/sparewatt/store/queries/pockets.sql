@@ -9,9 +9,27 @@ JOIN (SELECT DISTINCT * FROM unnest($1::text[], $2::text[])) AS wanted (pocket, 
 ORDER BY p.pocket, p.id FOR UPDATE OF p
 
 -- name: payable_from_pockets
--- What a deposit into the escrow draws on before credits: what the escrow owes the address, and the tokens there.
-SELECT coalesce(sum(micro), 0) FROM chain_pockets
+-- What a deposit into the escrow draws on before credits: what the escrow owes the address, and the tokens there, less
+-- what requests under way draw on. Nothing while these are on their way into credits.
+SELECT greatest(0, coalesce(sum(micro), 0) - (
+    SELECT coalesce(sum(greatest(0, r.micro - coalesce(h.promo_nano + h.paid_nano, 0) / 1000)), 0)
+    FROM chain_requests r LEFT JOIN credit_holds h ON h.id = r.id
+    WHERE r.address = $1 AND r.kind IN ('order', 'top_up', 'bond') AND r.state IN ('asked', 'decided')))
+FROM chain_pockets
 WHERE (pocket, id) IN (('owed', 'escrow:' || $1::text), ('wallet', $1::text))
+    AND NOT EXISTS (SELECT FROM chain_requests WHERE address = $1 AND kind = 'withdraw' AND state IN ('asked', 'decided'))
+
+-- name: refunds_due
+-- What the escrow owes to renters whose keys the network holds, where no request of the address is under way or has just
+-- ended, and no withdrawal failed lately.
+SELECT held.account_id, p.pocket, p.id, p.address, p.micro FROM chain_pockets p
+JOIN (SELECT chain_address AS address, id AS account_id FROM accounts WHERE chain_key IS NOT NULL
+    UNION ALL SELECT address, account_id FROM former_chain_keys) AS held ON held.address = p.address
+WHERE p.pocket = 'owed' AND p.id = 'escrow:' || p.address AND p.micro > 0
+    AND NOT EXISTS (SELECT FROM chain_requests r WHERE r.address = p.address AND (r.state IN ('asked', 'decided')
+        OR r.changed_at > now() - make_interval(secs => $2)
+        OR r.kind = 'withdraw' AND r.state = 'failed' AND r.changed_at > now() - make_interval(secs => $1)))
+ORDER BY p.id LIMIT $3
 
 -- name: set_pocket
 INSERT INTO chain_pockets (pocket, id, address, micro) VALUES ($1, $2, $3, $4)
@@ -102,6 +120,9 @@ UPDATE credit_holds SET paid_nano = $2, lacking_nano = $3 WHERE id = $1
 -- name: delete_hold
 DELETE FROM credit_holds WHERE id = $1 RETURNING id
 
+-- name: delete_unasked_hold
+DELETE FROM credit_holds h WHERE h.id = $1 AND NOT EXISTS (SELECT FROM chain_requests r WHERE r.id = h.id) RETURNING h.id
+
 -- name: release_ended_holds
 -- Of requests that ended, once none of their transactions can still use it; and of those that were never asked.
 WITH ended AS (
@@ -120,6 +141,16 @@ SELECT DISTINCT ON (args ->> 'account') args ->> 'account' AS address, event = '
     (args ->> 'amount')::numeric AS micro, (args ->> 'ready_at')::bigint AS ready_at, block_number
 FROM chain_events WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited')
 ORDER BY args ->> 'account', block_number DESC, log_index DESC
+
+-- name: exit_ready_at
+-- When the last of an account's exits is ready that its addresses asked for and that is not paid, in chain time.
+SELECT max(ready_at) FROM (
+    SELECT DISTINCT ON (args ->> 'account') event, (args ->> 'ready_at')::bigint AS ready_at FROM chain_events
+    WHERE contract = 'settlement' AND event IN ('ExitRequested', 'Exited') AND args ->> 'account' IN (
+        SELECT chain_address FROM accounts WHERE id = $1
+        UNION ALL SELECT address FROM former_chain_keys WHERE account_id = $1)
+    ORDER BY args ->> 'account', block_number DESC, log_index DESC) AS last
+WHERE event = 'ExitRequested'
 
 -- name: deposited_at
 -- What was deposited for an address and has not left again, by the contract's events.

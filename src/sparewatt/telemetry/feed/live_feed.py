@@ -25,7 +25,8 @@ from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import MatchRecord
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.node_row import NodeRow, NodeState
-from sparewatt.protocol.api.feed import FeedDelta, FeedMatch, FeedNode, FeedSnapshot, NetworkTotals
+from sparewatt.protocol.api.feed import FeedAuction, FeedDelta, FeedMatch, FeedNode, FeedSnapshot, NetworkTotals
+from sparewatt.telemetry.feed.auctions import AuctionFeed
 from sparewatt.telemetry.feed.places import public_region
 from sparewatt.telemetry.feed.public import (
     STATES,
@@ -117,6 +118,7 @@ class LiveFeed:
     run: InitVar[str]
     """Names this process until it restarts."""
     peers: Peers
+    auctions: AuctionFeed
 
     def __post_init__(self, run: str) -> None:
         self._numbers: dict[NodeId, int] = {}
@@ -133,6 +135,7 @@ class LiveFeed:
         self._peer_cursors: dict[int, int] = {}
         """Up to where matches were shared with another process, by its number; only while it has viewers."""
         self._shown_totals: NetworkTotals | None = None
+        self._shown_auctions: list[FeedAuction] = []
         self._shown_s = 0.0
         self._changed = asyncio.Event()
         self.frames = FrameRing(run)
@@ -178,11 +181,12 @@ class LiveFeed:
         states = self.states.all()
         added, changed = self._difference(states)
         matches, more_matches = self._new_matches()
-        totals = self._totals_of(states)
-        has_changed = added or changed or matches or more_matches
+        totals, auctions = self._totals_of(states), self.auctions.newest()
+        new_auctions = UNSET if auctions is self._shown_auctions else auctions
+        has_changed = added or changed or matches or more_matches or new_auctions is not UNSET
         if not has_changed and totals == self._shown_totals and now_s - self._shown_s < QUIET_FRAME_S:
             return
-        self._shown_totals, self._shown_s = totals, now_s
+        self._shown_totals, self._shown_auctions, self._shown_s = totals, auctions, now_s
         self.frames.add(
             FeedDelta(
                 at=self.clock.unix_s(),
@@ -191,6 +195,7 @@ class LiveFeed:
                 nodes=changed or UNSET,
                 matches=matches or UNSET,
                 more_matches=more_matches or UNSET,
+                auctions=new_auctions,
             )
         )
         self._changed.set()
@@ -251,6 +256,7 @@ class LiveFeed:
         shown = [(row, state) for row, state in states if self._is_shown(row)]
         self._codes = {row.id: code_of(state) for row, state in shown}
         self._specs = {row.id: row.specs for row, _ in shown}
+        self._shown_auctions = self.auctions.newest()
         self._make_snapshot(states)
 
     def _make_snapshot(self, states: States) -> FeedFrame:
@@ -261,6 +267,7 @@ class LiveFeed:
                 nodes=[self._feed_node(row, state) for row, state in states if self._is_shown(row)],
                 totals=self._totals_of(states),
                 matches=[self._public(match) for match in self._last_matches()],
+                auctions=self.auctions.newest(),
             )
         )
 

@@ -40,7 +40,19 @@ async def test_a_plain_page_is_served_until_the_dashboard_is_built(dist: Path) -
         assert "<title>one</title>" in await page.text()
 
 
-@pytest.mark.parametrize("path", ["/", "/matching", "/matching/match_abc", "/nodes/0xabc", "/models", "/login?next=/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/matching",
+        "/matching/match_abc",
+        "/nodes/0xabc",
+        "/models",
+        "/market/0x12",
+        "/validators",
+        "/login?next=/x",
+    ],
+)
 async def test_every_page_is_the_same_document_under_a_strict_policy(dist: Path, path: str) -> None:
     build(dist)
     services = make_services()

@@ -107,7 +107,19 @@ async def test_another_account_sees_and_does_nothing(caller: Caller) -> None:
     assert [each["id"] for each in (await caller.get("/providers?account=acc_lender", key=ADMIN))[1]["data"]] == [
         provider
     ]
-    assert (await caller.post(f"/providers/{provider}/bond", {"usd": "1"}, key=ADMIN))[0] == 404, "and does nothing"
+
+
+async def test_an_operator_who_acts_for_another_owners_provider_is_told_whose_it_is(caller: Caller) -> None:
+    provider = await caller.register()
+    before = dict(caller.database.sent.rows)
+    for act, body in (("bond", {"usd": "1"}), ("unbond", {"usd": "1"}), ("status", {"status": "left"})):
+        for wanted in (provider, NODE, "attic"):
+            status, reply = await caller.post(f"/providers/{wanted}/{act}", body, key=ADMIN)
+            assert (status, reply["error"]["code"]) == (403, "not_owner")
+            assert "acc_lender" in reply["error"]["message"]
+    assert caller.database.sent.rows == before
+    status, reply = await caller.post("/providers/cellar/bond", {"usd": "1"}, key=ADMIN)
+    assert (status, reply["error"]["code"]) == (404, "provider_not_found")
 
 
 async def test_money_needs_the_scope_of_money(caller: Caller) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 
 from sparewatt.leasing.market_index import MarketIndex
+from sparewatt.leasing.relay.vote_counts import RecentVoteCounts
+from sparewatt.market.reopening import REOPEN_BASE_S
+from sparewatt.market.voting_record import RecentVotes
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from tests.unit.gateway.small_gateway import USER, Client, make_services, running
 from tests.unit.leasing.test_market_index import MemoryEvents
@@ -19,8 +23,10 @@ from tests.unit.market.market_events import (
     ORDER,
     OTHER_OPERATOR,
     OTHER_ORDER,
+    OTHER_VOTE_KEY,
     RENTER,
     START_S,
+    TERMS,
     VOTE_KEY,
     a_life,
     accepted,
@@ -30,6 +36,7 @@ from tests.unit.market.market_events import (
     deposited,
     in_blocks,
     lookup,
+    no_match,
     registered,
     snapshot,
     stream_started,
@@ -38,6 +45,14 @@ from tests.unit.market.market_events import (
 )
 
 RUNNING = [*registered(), lookup(), deposited(), accepted(), created(), confirmed(), stream_started()]
+
+
+NO_VOTES = {"agreed": 0, "differed": 0, "missed": 0}
+
+
+class SomeVotes:
+    async def recent(self) -> Mapping[str, RecentVotes]:
+        return {OTHER_OPERATOR: RecentVotes(agreed=7, differed=1, missed=2)}
 
 
 async def market_of(events: list[ChainEvent], *, depth: int = 1) -> MarketIndex:
@@ -58,6 +73,7 @@ async def get(client: Client, path: str, *, key: str | None = USER) -> tuple[int
 async def ask(path: str, events: list[ChainEvent], *, depth: int = 1) -> Any:
     services = make_services()
     services.market = await market_of(events, depth=depth)
+    services.recent_votes = cast("RecentVoteCounts", SomeVotes())
     async with running(services) as client:
         status, answer = await get(client, path)
     assert status == 200, answer
@@ -68,12 +84,35 @@ async def test_an_order_is_shown_with_its_lease() -> None:
     order = await ask(f"orders/{ORDER}", RUNNING)
     assert (order["id"], order["renter"], order["state"], order["reason"]) == (ORDER, RENTER, "matched", None)
     assert (order["gpu_units"], order["gpu_models"], order["min_vram_gb"]) == (1, 2, 24)
+    assert order["gpu_names"] == ["rtx-2060"]
     assert (order["max_hourly_usd"], order["deposit_usd"], order["duration_s"]) == ("3", "5", 3_600)
+    assert (order["charged_usd"], order["refunded_usd"]) == ("0", None)
     assert (order["candidates"], order["failed"], order["only"]) == ([ALICE, BOB], [], [])
     assert (order["spec_hash"], order["stake_version"], order["snapshot_epoch"]) == (HASH, 2, 1)
     lease = order["lease"]
     assert (lease["state"], lease["provider"], lease["hourly_usd"], lease["term"]) == ("active", ALICE, "2", 1)
     assert (lease["ends_at"], lease["paused_at"], lease["close_reason"]) == (START_S + 3_700, None, None)
+
+
+async def test_an_order_has_the_windows_of_its_auction_and_the_accepted_certificate() -> None:
+    order = await ask(f"orders/{ORDER}", [lookup(), accepted()])
+    assert (order["commit_ms"], order["reveal_ms"]) == (TERMS.commit_ms, TERMS.reveal_ms)
+    certificate = order["certificate"]
+    assert (certificate["bid_count"], certificate["round"], certificate["accepted_at"]) == (5, 1, START_S + 20)
+    assert certificate["signers"] == [VOTE_KEY, OTHER_VOTE_KEY]
+    assert len(certificate["task_digest"]) == 66
+    nobody = await ask(f"orders/{ORDER}", [lookup(), no_match()])
+    assert (nobody["candidates"], nobody["certificate"]["signers"]) == ([], [VOTE_KEY])
+    assert (await ask(f"orders/{ORDER}", [lookup()]))["certificate"] is None
+
+
+async def test_an_unmatched_order_tells_when_its_next_auction_opens() -> None:
+    unmatched = an_event("deployment_order.OrderUnmatched", order_id=ORDER, attempt=0, reason=98)
+    waiting = await ask(f"orders/{ORDER}", [lookup(), deposited(), unmatched])
+    assert waiting["next_attempt_at"] == waiting["opened_at"] + REOPEN_BASE_S
+    assert (await ask(f"orders/{ORDER}", [lookup(), deposited()]))["next_attempt_at"] is None, "it is open"
+    used_up = await ask(f"orders/{ORDER}", [lookup(max_attempts=0), deposited(), unmatched])
+    assert used_up["next_attempt_at"] is None
 
 
 async def test_reasons_have_the_names_of_the_protocol() -> None:
@@ -162,6 +201,21 @@ async def test_validators_are_shown_with_their_weight_and_the_newest_snapshot() 
     assert shown == [(OPERATOR, "9", "https://v.example", False), (OTHER_OPERATOR, "0", "https://w.example", False)]
     empty = await ask("validators", [])
     assert (empty["stake_version"], empty["total_usd"], empty["snapshot"], empty["data"]) == (0, "0", None, [])
+
+
+async def test_validators_are_shown_with_what_certificates_say_of_them() -> None:
+    events = [
+        validator(),
+        validator(OTHER_OPERATOR, OTHER_VOTE_KEY),
+        weighed(VOTE_KEY, version=1, weight=9, total=9),
+        weighed(OTHER_VOTE_KEY, version=2, weight=4, total=13, operator=OTHER_OPERATOR),
+        lookup(),
+        no_match(),
+    ]
+    one, other = (await ask("validators", events))["data"]
+    assert (one["certificates"], one["votes"], one["last_vote_at"]) == (1, 1, START_S + 60)
+    assert (other["certificates"], other["votes"], other["last_vote_at"]) == (1, 0, None)
+    assert (one["recent"], other["recent"]) == (NO_VOTES, {"agreed": 7, "differed": 1, "missed": 2})
 
 
 @pytest.mark.parametrize("path", ["orders/0x12", "leases/0x12", f"leases/{ORDER}"])

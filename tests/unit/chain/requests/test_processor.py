@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import pytest
 from sparewatt.chain.requests.handler import CallBatch, RequestHandler
 from sparewatt.chain.requests.processor import STEPS_MAX, ChainRequestProcessor, StepOutcome, outcome_of
 from sparewatt.chain.senders import SenderLoad, SenderPool
-from sparewatt.core.errors import InvalidField
+from sparewatt.core.errors import ChainUnavailable, InvalidField
 from sparewatt.core.ids import AccountId
 from sparewatt.evm.model import ContractCall
 from sparewatt.protocol.contracts.chain_events import ChainEvent
@@ -212,3 +213,39 @@ async def test_a_request_that_cannot_be_done_fails_with_its_reason(
     await processor_of(requests, *batches).step()
     assert requests.row.state is ChainRequestState.FAILED
     assert reason in (requests.row.reason or "")
+
+
+class ManyRequests(MemoryRequests):
+    """Of several addresses, all asked."""
+
+    async def list_asked(self, *, limit: int) -> list[ChainRequestRow]:
+        return [replace(ASKED, id=f"pause:{number}", address=f"0x{number}") for number in range(3)]
+
+
+@dataclass
+class Meeting(RequestHandler):
+    """Builds the calls of each request only once all three are being built; the chain's node answers two of them."""
+
+    waiting: int = 0
+    all_here: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def build_calls(self, row: ChainRequestRow) -> CallBatch:
+        self.waiting += 1
+        if self.waiting == 3:
+            self.all_here.set()
+        await asyncio.wait_for(self.all_here.wait(), 5.0)
+        if row.id == "pause:1":
+            raise ChainUnavailable("away")
+        return CallBatch((("one", CALL), ("two", CALL)))
+
+
+async def test_requests_are_built_at_once_and_one_that_cannot_be_holds_up_no_other() -> None:
+    requests, store = ManyRequests(ASKED), EventStore()
+    handlers: dict[ChainRequestKind, RequestHandler] = {ChainRequestKind.PAUSE: Meeting()}
+    processor = ChainRequestProcessor(store, requests, handlers, NoPool(None, store, (A, B)))  # type: ignore[arg-type]
+    with pytest.raises(ChainUnavailable):
+        await processor.step()
+    assert [call.business_id for call in requests.queued] == [
+        f"pause:{number}:{name}" for number in (0, 2) for name in ("one", "two")
+    ]
+    assert requests.senders == [B, B], "two calls are still fewer than five"

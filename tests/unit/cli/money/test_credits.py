@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from sparewatt.cli.money.credits import format_time_left
@@ -96,6 +98,21 @@ def test_what_stands_on_the_chain_is_shown_if_there_is_any(network: FakeNetwork,
     for said in ("$5.00 deposits in escrow", f"$0.50 at {ON_CHAIN['address']}", "$2.00 of your credits"):
         assert said in shown
     assert "In bonds" not in shown
+
+
+@pytest.mark.parametrize(
+    ("after_s", "said"),
+    [
+        (None, "on its way to the contract"),
+        (3 * 86_400 + 60, "to be paid in 3 days"),
+        (600, "to be paid within the hour"),
+        (-5, "being paid now"),
+    ],
+)
+def test_a_withdrawal_shows_when_it_is_paid(network: FakeNetwork, run: Run, after_s: int | None, said: str) -> None:
+    ready_at = None if after_s is None else time.time() + after_s
+    network.on("GET /v1/credits", {"data": CREDITS | {"chain": ON_CHAIN | {"exits_ready_at": ready_at}}})
+    assert f"$2.00 of your credits, {said}" in run("credits").stdout
 
 
 def test_what_is_being_withdrawn_is_not_shown_as_reserved_for_requests(network: FakeNetwork, run: Run) -> None:

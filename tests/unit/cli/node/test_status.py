@@ -128,3 +128,9 @@ def test_logs_are_shown_in_words_and_as_they_are(away: Node) -> None:
 def test_without_a_log_there_is_a_next_step(away: Node) -> None:
     result = away.run("logs")
     assert (result.exit_code, "no log" in result.stderr) == (1, True)
+
+
+def test_status_says_what_a_price_keeps_from_the_node(node: Node) -> None:
+    assert "Notice" not in node.run("status").stdout
+    node.answer = {"status": STATUS | {"price_notices": {"m": "Its price is too dear."}}}
+    assert "m: Its price is too dear." in " ".join(node.run("status").stdout.split())

@@ -11,8 +11,8 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.limits import MATCHES_KEPT
-from sparewatt.inference.dispatch.dispatcher import MatchRing
 from sparewatt.inference.dispatch.job_run import JobRun
+from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import Outcome
 from sparewatt.inference.matcher.formula import BALANCED, RANKINGS, Ranking
 from sparewatt.inference.prompt import BLOCK_TOKENS

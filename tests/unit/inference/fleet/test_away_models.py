@@ -60,3 +60,15 @@ def test_a_node_that_leaves_twice_counts_once_by_its_latest_report() -> None:
     assert away.leave(node_id(1), LENDER, models=10, has_served=False) == []
     assert away.leave(node_id(2), LENDER, models=0, has_served=False) == []
     assert len(away) == 1
+
+
+def test_of_nodes_that_never_served_only_the_last_stay() -> None:
+    away = AwayModels(per_account_max=10, unserved_nodes_max=2)
+    for number in (1, 2, 3):
+        away.leave(node_id(number), LENDER, models=0, has_served=False)
+        away.leave(node_id(10 + number), LENDER, models=1, has_served=True)
+    assert away.take_surplus() == [node_id(1)]
+    assert away.take_surplus() == []
+    away.join(node_id(2))
+    away.leave(node_id(4), CROWD, models=0, has_served=False)
+    assert away.take_surplus() == []

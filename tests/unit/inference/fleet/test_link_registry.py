@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ from sparewatt.protocol.link.frames import (
     encode_frame,
     encode_message,
 )
-from sparewatt.protocol.link.node_report import NodeLoad, NodeSpecs
+from sparewatt.protocol.link.node_report import ModelReport, NodeLoad, NodeSpecs
 from sparewatt.protocol.signing import SigningKey
 from sparewatt.testing.clocks import ManualClock
 from sparewatt.testing.memory_socket import MemorySocket, socket_pair
@@ -100,7 +100,11 @@ class Registry(LinkRegistry):
     """The registry, with all that it works on in reach."""
 
     def __init__(
-        self, ports: LinkPorts | None = None, demand: UnmetDemand | None = None, bounds: FleetBounds | None = None
+        self,
+        ports: LinkPorts | None = None,
+        demand: UnmetDemand | None = None,
+        bounds: FleetBounds | None = None,
+        price_notice: Callable[[ModelReport], str | None] = lambda _: None,
     ) -> None:
         self.clock, self.table, self.tokens = ManualClock(), NodeTable(), Tokens()
         self.visits: list[Visit] = []
@@ -121,6 +125,7 @@ class Registry(LinkRegistry):
             demand=demand,
             bounds=bounds,
             on_forgotten=self.forgotten.append,
+            price_notice=price_notice,
         )
 
     def _count_sending(self) -> None:

@@ -158,7 +158,7 @@ async def test_a_node_that_never_served_is_forgotten_after_a_day_and_may_join_ag
     assert registry.forgettable() == [node_id]
     registry.forget([node_id])
     assert registry.forgotten == [node_id]
-    assert (len(registry.table), registry.owners, registry.joined_unix_s, registry.changed) == (0, {}, {}, set())
+    assert (len(registry.table), dict(registry.owners), registry.joined_unix_s, registry.changed) == (0, {}, {}, set())
     assert (registry.names._of, registry.names._held, registry.catalog._digests) == ({}, {}, {})
     await registry.joined(seed=1)
 
@@ -184,3 +184,24 @@ async def test_nodes_that_are_remembered_at_the_start_share_the_same_budget(regi
         registry.remember(NodeId(f"0x{number:040}"), owner, specs, last_seen_unix_s=5.0)
     registry.remember(NodeId(f"0x{3:040}"), owner, specs_of(10), last_seen_unix_s=5.0, has_served=True)
     assert [len(row.models) for row in registry.table] == [0, UNSERVED_MODELS_MAX, 10]
+
+
+async def test_nodes_that_never_served_leave_the_table_and_still_count_as_their_account_s() -> None:
+    async with closing(Registry(bounds=FleetBounds(nodes_per_account=2, unserved_nodes_kept=1))) as registry:
+        for seed in (1, 2):
+            await leave(registry, await registry.joined(seed=seed))
+        first, second = (visit.key.address for visit in registry.visits)
+        assert registry.table.get(first) is None
+        assert registry.table.get(second) is not None
+        assert registry.forgotten == [first]
+        assert (len(registry.owners), registry.owners.count_of(AccountId("acc_owner"))) == (2, 2)
+        assert "--nodes-per-account" in await refused(registry, seed=3)
+        again = await registry.joined(seed=1)
+        assert registry.row(again).connected
+        assert registry.forgettable() == []
+        await leave(registry, again)
+        assert registry.table.get(second) is None
+        assert registry.forgettable() == [second], "the database says whether it is forgotten"
+        registry.forget([second])
+        assert registry.owners.count_of(AccountId("acc_owner")) == 1
+        await registry.joined(seed=3)

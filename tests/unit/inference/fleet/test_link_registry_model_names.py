@@ -146,3 +146,14 @@ async def test_the_longest_names_of_the_most_models_fit_into_one_message(registr
     told = await names_told(visit)
     assert len(told.models) == MODELS_NAMED_MAX
     assert all(model.why is not None for model in told.models)
+
+
+async def test_an_owner_is_told_what_a_price_keeps_from_the_node_and_when_that_ends() -> None:
+    notices = {"smollm2-135m": "too dear"}
+    async with closing(Registry(price_notice=lambda model: notices.get(model.id))) as registry:
+        visit = await registry.joined(specs=SPECS)
+        assert (await names_told(visit)).models == (AssignedName("smollm2-135m", FILE, price_notice="too dear"),)
+        await registry.tell_price_notices()
+        notices.clear()
+        await registry.tell_price_notices()
+        assert (await names_told(visit)).models == (AssignedName("smollm2-135m", FILE),), "nothing in between"

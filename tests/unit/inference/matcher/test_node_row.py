@@ -12,6 +12,8 @@ from sparewatt.inference.matcher.columns import LOAD, ColumnField
 from sparewatt.inference.matcher.node_row import (
     DECODE_PACE,
     FASTER_MAX,
+    HIDDEN_SHARE,
+    HIDDEN_TOKENS,
     OVERDUE_SHARE,
     PREFILL_PACE,
     SHARE_AHEAD,
@@ -201,6 +203,17 @@ def test_bandwidth_is_what_context_was_measured_to_cost_else_the_cards_else_by_a
     assert figures(bandwidth_bytes_s=BANDWIDTH).bandwidth == BANDWIDTH
     assert figures(bandwidth_bytes_s=None).bandwidth == pytest.approx(8 * GIB / STEP_S)
     assert figures(model={"weights_bytes": 0}, bandwidth_bytes_s=None).bandwidth == UNKNOWN_LARGE
+
+
+def test_a_server_that_tells_its_weights_looks_no_slower_for_it() -> None:
+    """Contexts were measured to cost nothing that shows: then a slow step says nothing about memory."""
+    measured = msgspec.structs.replace(SPEED, step_per_token_s=0.0)
+    told = [
+        figures(measured, model={"weights_bytes": weights, "kv_bytes_per_token": kv}, bandwidth_bytes_s=None)
+        for weights, kv in ((0, 131_072), (500_000_000, 131_072), (500_000_000, 20_000))
+    ]
+    assert [each.token_s for each in told] == pytest.approx([HIDDEN_SHARE * STEP_S / HIDDEN_TOKENS] * 3)
+    assert figures(measured, bandwidth_bytes_s=BANDWIDTH).bandwidth == BANDWIDTH, "a card that is known says more"
 
 
 @pytest.mark.parametrize(

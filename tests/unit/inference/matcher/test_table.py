@@ -23,7 +23,7 @@ from sparewatt.inference.matcher.table import (
     OUTPUT_TOKENS_LEARNED_MAX,
     NodeTable,
 )
-from sparewatt.protocol.link.node_report import NodeLoad
+from sparewatt.protocol.link.node_report import LOAD_LEFT_MIN, NodeLoad
 from tests.unit.inference.nodes import (
     GIB,
     MODEL,
@@ -237,6 +237,21 @@ def test_whatever_the_order_of_releases_nothing_is_left_to_the_last_bit(seed: in
     assert columns_of(table)[ColumnField.STEP_S] == idle_step_s(0)
 
 
+def test_the_weights_of_a_model_that_is_being_loaded_are_not_read_yet() -> None:
+    """Or a step would be expected to take longer than it does, and the node be taken for a faster one."""
+    loading, loaded = (some_specs(a_model(), a_model(id="another", state=state)) for state in ("loading", "warm"))
+    table = a_table(1, specs=loading)
+    table.reserve(ONE, a_job(), now_s=NOW_S)
+    before_s = columns_of(table)[ColumnField.STEP_S]
+    table.reserve(ONE, a_job(model=ModelId("another"), prompt_tokens=1, output_tokens=1), now_s=NOW_S)
+    assert row_of(table).active_bytes == a_model().weights_bytes
+    assert columns_of(table)[ColumnField.STEP_S] < 1.2 * before_s
+    assert columns_of(table, model="another")[ColumnField.STEP_S] > 1.5 * before_s, "the loaded one is read beside it"
+    table.set_specs(ONE, loaded)
+    assert row_of(table).active_bytes == 2 * a_model().weights_bytes
+    assert columns_of(table)[ColumnField.STEP_S] > 1.5 * before_s
+
+
 def test_a_reservation_outlives_its_model() -> None:
     table = a_table(1)
     held = table.reserve(ONE, a_job(), now_s=NOW_S)
@@ -372,7 +387,7 @@ def test_a_model_that_nobody_has_any_more_is_forgotten() -> None:
     ("state", "weights_bytes", "seconds"),
     [
         ("warm", 100 * GIB, 0.0),
-        ("loading", 100 * GIB, 10.0),
+        ("loading", 100 * GIB, 30.0),
         ("on_disk", 0, 10.0),
         ("on_disk", 6_000_000_000, 12.0),
         ("on_disk", 100 * GIB, 30.0),
@@ -382,6 +397,30 @@ def test_a_cold_start_takes_10_to_30_seconds_and_a_warm_one_none(
     state: str, weights_bytes: int, seconds: float
 ) -> None:
     assert a_model(state=state, weights_bytes=weights_bytes).load_s == seconds
+
+
+def test_a_load_that_has_begun_is_over_sooner_than_one_that_has_not() -> None:
+    """Or all gateways would take a model that is just being loaded for nearly there."""
+    large = 33_000_000_000
+    on_disk, loading, warm = (
+        some_specs(a_model(state=state, weights_bytes=large)) for state in ("on_disk", "loading", "warm")
+    )
+    table = a_table(1, specs=on_disk)
+
+    def cold_s(after_s: float) -> float:
+        table.set_load(ONE, NodeLoad(), now_s=NOW_S + after_s)
+        return columns_of(table)[ColumnField.COLD_S]
+
+    assert cold_s(0.0) == 30.0
+    table.set_specs(ONE, loading, now_s=NOW_S)
+    assert [cold_s(after_s) for after_s in (0.0, 10.0, 20.0)] == [30.0, 20.0, 10.0]
+    table.set_specs(ONE, loading, now_s=NOW_S + 21.0)
+    assert cold_s(22.0) == 8.0, "a further report of the same load begins nothing"
+    assert cold_s(100.0) == 30.0 * LOAD_LEFT_MIN
+    table.set_specs(ONE, warm, now_s=NOW_S + 101.0)
+    assert cold_s(102.0) == 0.0
+    table.set_specs(ONE, loading, now_s=NOW_S + 200.0)
+    assert cold_s(205.0) == 25.0
 
 
 def test_failures_cost_by_the_nodes_record() -> None:

@@ -69,3 +69,16 @@ def test_a_remembered_node_has_served_if_it_did_before() -> None:
     assert [row.has_served for row in table] == [True, False]
     table.note_success(node_id(2), model=MODEL, output_tokens=None)
     assert all(row.has_served for row in table)
+
+
+def test_of_models_that_a_node_no_longer_has_only_failures_are_remembered() -> None:
+    names = [ModelId(f"model-{number}") for number in range(5)]
+    table = NodeTable()
+    table.connect(node_id(1), some_specs(*(a_model(id=name) for name in names)), now_s=NOW_S)
+    table.note_failure(node_id(1), model=names[1], now_s=NOW_S)
+    running = table.reserve(node_id(1), a_job(model=names[2]), now_s=NOW_S)
+    table.set_specs(node_id(1), some_specs(a_model(id=names[0])))
+    row = table.get(node_id(1))
+    assert row is not None
+    assert set(row.breakers) == {names[0], names[1], names[2]}, "what it has, has failed, and is working on"
+    table.release(running, now_s=NOW_S)

@@ -14,7 +14,7 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import NodeId
 from sparewatt.core.rng import seeded
 from sparewatt.inference.metering import receipt_intake as desk_module
-from sparewatt.inference.metering.receipt_intake import RECEIPT_WAIT_S, SIGNED_AT_ONCE, ReceiptIntake
+from sparewatt.inference.metering.receipt_intake import RECEIPT_KEPT_S, RECEIPT_WAIT_S, SIGNED_AT_ONCE, ReceiptIntake
 from sparewatt.protocol.link.receipts import (
     Countersignature,
     Receipt,
@@ -108,6 +108,7 @@ async def test_a_second_receipt_that_says_something_else_is_refused(desk: Desk) 
     desk.desk.on_receipt(NODE, signed(written=21))
     await desk.desk.settle()
     desk.desk.on_receipt(NODE, signed(written=22))
+    desk.clock.advance(RECEIPT_WAIT_S + 1)
     await desk.desk.settle()
     assert desk.books.receipts["match_1", NODE].completion_tokens == 20
     assert (desk.desk.refused, len(desk.told)) == (2, 1)
@@ -186,17 +187,35 @@ async def test_one_node_cannot_crowd_out_another(desk: Desk, monkeypatch: pytest
     assert len(desk.desk._early) == 1
 
 
-async def test_everything_it_remembers_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_everything_it_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk_module, "RECEIPTS_WAITING_MAX", 5)
+    desk = Desk()
     for n in range(20):
         desk.close(str(n))
         desk.close(f"silent_{n}")
         desk.desk.on_receipt(NODE, signed(str(n)))
         desk.desk.on_receipt(NODE, signed(f"unknown_{n}"))
-    for memory in (desk.desk._seen, desk.desk._early, desk.desk._known, desk.desk._ready):
-        assert len(memory) <= 5
+    for memory in (desk.desk._early, desk.desk._taken, desk.desk._ready):
+        assert len(memory) == 5
     await desk.desk.settle()
     assert len(desk.kept()) == 5
+    assert len(desk.desk._seen) <= 6
+    assert len(desk.desk._kept) <= 6
+    assert not desk.desk._taken
+
+
+async def test_what_nobody_asks_for_again_is_forgotten_after_a_while(desk: Desk) -> None:
+    """Deliveries of nodes that never send a receipt, and receipts that were countersigned."""
+    desk.close()
+    desk.close("silent")
+    desk.desk.on_receipt(NODE, signed())
+    await desk.desk.settle()
+    desk.clock.advance(RECEIPT_KEPT_S - 1)
+    await desk.desk.settle()
+    assert (len(desk.desk._seen), len(desk.desk._kept)) == (1, 1)
+    desk.clock.advance(RECEIPT_KEPT_S + 2)
+    await desk.desk.settle()
+    assert (len(desk.desk._seen), len(desk.desk._kept)) == (0, 0)
 
 
 async def test_many_receipts_are_checked_in_rounds_and_confirmed_in_batches(
@@ -233,6 +252,7 @@ async def test_the_same_lines_under_another_signature_are_confirmed_again_and_ke
     await desk.desk.settle()
     desk.desk.on_receipt(NODE, sheet("2", "1"))
     desk.desk.on_receipt(NODE, sheet("1", "2", written=21))
+    desk.clock.advance(RECEIPT_WAIT_S + 1)
     await desk.desk.settle()
     assert [sorted(message.digests) for _, message in desk.told] == [sorted(desk.told[0][1].digests)] * 2
     assert (len(desk.books.receipts), desk.desk.refused) == (2, 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.core.ids import AccountId, MatchId
+from sparewatt.core.ids import AccountId, MatchId, NodeId
 from sparewatt.core.money import token_cost
 from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, DeliveryCount, Outcome
 from sparewatt.inference.dispatch.reply import StreamReply, WholeReply
@@ -28,6 +28,9 @@ ANSWER = "Yes, the cat and the dog went to the end of the garden, and it is said
 ANSWER_TOKENS = 27
 PROMPT = [b'{"role":"user","content":"Did the cat come back?"}']
 PROMPT_TOKENS = 12
+YES_TOKENS = 2
+NEIGHBOUR = NodeId("0x" + "2" * 40)
+"""Another node of the same owner."""
 
 
 @pytest.fixture
@@ -41,9 +44,9 @@ async def till(tmp_path: Path) -> AsyncIterator[Till]:
 class Answered:
     """One answer of one node, from its bytes to the books."""
 
-    def __init__(self, till: Till, tab: RunningTab, owner: AccountId, name: str) -> None:
+    def __init__(self, till: Till, tab: RunningTab, owner: AccountId, name: str, node: NodeId = NODE) -> None:
         self.till, self.tab, self.name = till, tab, name
-        self.attempts = [AttemptRecord(NODE, 0.0, Outcome.DONE, owner=owner, ended_ms=9.0)]
+        self.attempts = [AttemptRecord(node, 0.0, Outcome.DONE, owner=owner, ended_ms=9.0)]
         self.attempts[0].prompt_price_nano, self.attempts[0].completion_price_nano = PRICE.prompt, PRICE.completion
         self.told: dict[str, Any] = {}
 
@@ -78,11 +81,13 @@ class Answered:
         assert row.cost_nano == expected == round(usage["cost"] * 1e9)
 
 
-async def answered(till: Till, owner: AccountId, events: Iterable[bytes], *, name: str = "1", **call: Any) -> Answered:
+async def answered(
+    till: Till, owner: AccountId, events: Iterable[bytes], *, name: str = "1", node: NodeId = NODE, **call: Any
+) -> Answered:
     size = PromptSize(12, 3, chat_units(PROMPT))
-    tab = await till.metering.open(Payer(PAYER, KEY), order(name, size=size, output_limit=6_000, **call))
+    tab = await till.metering.open(Payer(PAYER, KEY), order(name, **({"size": size, "output_limit": 6_000} | call)))
     tab.start()
-    found = Answered(till, tab, owner, name)
+    found = Answered(till, tab, owner, name, node)
     reply = StreamReply(wants_usage=True, bill=found.bill, answers=1)
     passed = b"".join(reply.feed(event).data for event in (*events, DONE))
     found.told = json.loads(passed.split(b"\n\n")[-3][6:])["usage"]
@@ -148,12 +153,63 @@ async def test_a_claim_far_above_the_text_is_marked(till: Till, lie: str) -> Non
     assert not (await answered(till, LIAR, [*words(), usage(ANSWER_TOKENS)], name="2")).delivered.is_marked
 
 
+@pytest.mark.parametrize("limit", [16, 6_000])
+async def test_a_short_limit_does_not_hide_how_far_a_claim_is_from_the_text(till: Till, limit: int) -> None:
+    """Before anything is known of the model, and beside an honest node of the same owner."""
+    for number in range(20):
+        await answered(till, LIAR, [*words(), usage(ANSWER_TOKENS)], name=f"h{number}", node=NEIGHBOUR)
+    for number in range(6):
+        lie = [chunk({"content": "Yes."}), usage(4_000)]
+        found = await answered(till, LIAR, lie, name=str(number), output_limit=limit)
+        assert found.delivered.is_marked
+        assert found.paid <= YES_TOKENS
+
+
 async def test_a_short_prompt_that_is_claimed_to_be_long_is_cut_and_marked(till: Till) -> None:
     await taught(till)
     found = await answered(till, LIAR, [*words(), usage(ANSWER_TOKENS, read=240)])
     assert found.delivered.is_marked
     assert found.delivered.paid_prompt_tokens == int(CAUGHT_SHARE * PROMPT_TOKENS)
     assert found.paid == ANSWER_TOKENS
+
+
+@pytest.mark.parametrize(
+    "counts", [b'{"prompt_tokens":12,"completion_tokens":1000000000}', b'{"prompt_tokens":-1}', None]
+)
+async def test_who_counts_nothing_that_could_be_true_is_paid_less_than_who_counts(
+    till: Till, counts: bytes | None
+) -> None:
+    await taught(till)
+    events = [*words(), b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n']
+    size = PromptSize(12, 3, chat_units(PROMPT))
+    tab = await till.metering.open(Payer(PAYER, KEY), order("u", size=size, output_limit=6_000))
+    tab.start()
+    found = Answered(till, tab, LIAR, "u")
+    reply = StreamReply(wants_usage=False, answers=1)
+    for event in [*events, *([b'data: {"choices":[],"usage":' + counts + b"}\n\n"] if counts else [])]:
+        reply.feed(event)
+    told = found.bill(reply.delivered, reply.units()).usage
+    assert told.prompt_tokens == int(CAUGHT_SHARE * PROMPT_TOKENS)
+    assert found.paid == len(ANSWER.split(" "))
+    tab.close(Outcome.DONE, found.attempts)
+    await till.ledger.flush()
+    assert till.books.jobs[MatchId("match_u")].prompt_tokens == told.prompt_tokens
+
+
+@pytest.mark.parametrize(("outcome", "share"), [(Outcome.FAILED, CAUGHT_SHARE), (Outcome.CANCELLED, 1.0)])
+async def test_a_prompt_that_a_node_did_not_count_is_estimated_lower_where_that_is_its_fault(
+    till: Till, outcome: Outcome, share: float
+) -> None:
+    await taught(till)
+    tab = await till.metering.open(Payer(PAYER, KEY), order("u", size=PromptSize(12, 3, chat_units(PROMPT))))
+    tab.start()
+    found = Answered(till, tab, LIAR, "u")
+    reply = StreamReply(wants_usage=False, answers=1)
+    for event in words():
+        reply.feed(event)
+    found.attempts[-1].outcome = outcome
+    assert found.bill(reply.delivered, reply.units()).usage.prompt_tokens == int(share * PROMPT_TOKENS)
+    tab.close(outcome, found.attempts)
 
 
 async def test_five_percent_more_on_every_answer_stay_five_percent(till: Till) -> None:

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparewatt.core.ids import AccountId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.inference.metering import token_rates
 from sparewatt.inference.metering.token_rates import (
     CAUGHT_SHARE,
     EVIDENCE_ANSWERS_MIN,
+    NODES_PER_OWNER_MAX,
     OWNERS_MAX,
     OWNERS_PER_MODEL_MAX,
+    PRIOR_ALLOWANCE_TOKENS_MAX,
     PRIORS,
+    Claimant,
     Expectation,
     ModelRates,
     OwnerRates,
@@ -28,6 +31,13 @@ from sparewatt.inference.text_units import CompletionUnits, PromptUnits, units_o
 MODEL = "m"
 WORDS = ("the", "cat", "of", "and", "to", "is", "garden", "small", "intelligence", "running", "house", "architecture")
 CHINESE = "人工智能是计算机科学的一个分支它试图了解智能的实质"
+
+
+NODE = NodeId("0x1")
+
+
+def by(owner: str, node: NodeId = NODE) -> Claimant:
+    return Claimant(AccountId(owner), node)
 
 
 def a_text(rng: random.Random) -> str:
@@ -53,9 +63,7 @@ def serve(rates: TokenRates, owner: str, count: int, factor: float = 1.0, *, see
     for _ in range(count):
         text = a_text(rng)
         tokens = true_count(text)
-        found = rates.pay(
-            MODEL, AccountId(owner), CompletionUnits(units_of(text)), round(tokens * factor), is_whole=True
-        )
+        found = rates.pay(MODEL, by(owner), CompletionUnits(units_of(text)), round(tokens * factor), is_whole=True)
         true, paid, marked = true + tokens, paid + found.tokens, marked + found.is_marked
     return paid / true, marked
 
@@ -134,18 +142,18 @@ def test_an_owner_votes_once_it_has_served_enough() -> None:
 
 def test_what_one_answer_needs_more_comes_from_what_others_needed_less() -> None:
     owner, expected = OwnerRates(PRIORS[Side.COMPLETION]), Expectation(100.0, 0.0, 100.0, 100.0)
-    owner.pay(60, expected)
-    assert owner.allowance == 40
-    assert owner.pay(140, expected) == (140, False)
-    assert owner.pay(112, expected) == (100, False)
-    assert owner.pay(200, expected) == (100 * CAUGHT_SHARE, True)
+    owner.pay(NODE, 60, expected)
+    assert owner.allowances == {NODE: 40}
+    assert owner.pay(NODE, 140, expected) == (140, False)
+    assert owner.pay(NODE, 112, expected) == (100, False)
+    assert owner.pay(NODE, 200, expected) == (100 * CAUGHT_SHARE, True)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.floats(0, 1_000)), max_size=40))
 def test_in_sum_nobody_is_paid_more_than_what_text_takes(answers: list[tuple[int, float]]) -> None:
     owner, due, paid = OwnerRates(PRIORS[Side.COMPLETION]), 0.0, 0
     for claimed, tokens in answers:
-        found = owner.pay(claimed, Expectation(tokens, 0.05, tokens, tokens))
+        found = owner.pay(NODE, claimed, Expectation(tokens, 0.05, tokens, tokens))
         assert 0 <= found.tokens <= claimed
         due, paid = due + tokens * 1.05, paid + found.tokens
     assert paid <= due + 1e-6 * len(answers)
@@ -153,14 +161,14 @@ def test_in_sum_nobody_is_paid_more_than_what_text_takes(answers: list[tuple[int
 
 def test_a_short_prompt_that_is_claimed_to_be_long_is_cut_and_marked() -> None:
     rates, prompt = TokenRates(), PromptUnits(units_of("Say yes please."), messages=1)
-    assert rates.pay(MODEL, AccountId("acc_liar"), prompt, 80, is_whole=True).is_marked
+    assert rates.pay(MODEL, by("acc_liar"), prompt, 80, is_whole=True).is_marked
     for owner in ("acc_a", "acc_b", "acc_c"):
         for _ in range(60):
-            rates.pay(MODEL, AccountId(owner), prompt, 10, is_whole=True)
-    found = rates.pay(MODEL, AccountId("acc_liar"), prompt, 80, is_whole=True)
+            rates.pay(MODEL, by(owner), prompt, 10, is_whole=True)
+    found = rates.pay(MODEL, by("acc_liar"), prompt, 80, is_whole=True)
     assert found.is_marked
     assert found.tokens == pytest.approx(10 * CAUGHT_SHARE, abs=1)
-    assert rates.pay(MODEL, AccountId("acc_a"), prompt, 10, is_whole=True) == (10, False)
+    assert rates.pay(MODEL, by("acc_a"), prompt, 10, is_whole=True) == (10, False)
 
 
 def test_token_ids_are_counted_and_not_guessed() -> None:
@@ -171,9 +179,9 @@ def test_token_ids_are_counted_and_not_guessed() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     rates, units = TokenRates(), CompletionUnits(units_of("Yes."))
     for number in range(OWNERS_PER_MODEL_MAX + 9):
-        rates.pay(MODEL, AccountId(f"acc_{number}"), units, 3, is_whole=False)
+        rates.pay(MODEL, by(f"acc_{number}"), units, 3, is_whole=False)
     for number in range(OWNERS_MAX + 9):
-        rates.pay(f"m{number}", AccountId("acc_a"), units, 3, is_whole=False)
+        rates.pay(f"m{number}", by("acc_a"), units, 3, is_whole=False)
     assert sum(len(known.owners) for known in rates._models.values()) <= OWNERS_MAX
     assert len(rates._models) <= OWNERS_MAX
     assert (MODEL, Side.COMPLETION) not in rates._models
@@ -198,10 +206,10 @@ def test_who_was_caught_and_mends_his_ways_votes_again() -> None:
     expected = Expectation(100.0, 0.08, 100.0, 100.0)
     owner.answers, owner.tokens = 100, 10_000.0
     for _ in range(20):
-        owner.pay(1000, expected)
+        owner.pay(NODE, 1000, expected)
     assert not owner.has_vote
     for _ in range(3000):
-        owner.pay(100, expected)
+        owner.pay(NODE, 100, expected)
     assert owner.has_vote
 
 
@@ -209,4 +217,33 @@ def test_before_anything_is_known_a_lie_about_two_words_gains_nothing() -> None:
     """The prior has room for marks around a text; for a short one that would be most of the pay."""
     rates, text = TokenRates(), CompletionUnits(units_of("Yes."))
     for _ in range(10):
-        assert rates.pay(MODEL, AccountId("acc_liar"), text, 4_000, is_whole=True) <= (2, True)
+        assert rates.pay(MODEL, by("acc_liar"), text, 4_000, is_whole=True) <= (2, True)
+
+
+def test_a_node_cannot_spend_what_another_of_its_owner_has_saved() -> None:
+    """With three owners, and with one, where the prior holds: an honest node saves, and its neighbour claims a lot."""
+    text = CompletionUnits(units_of("Yes, that is so."))
+    for rates, tokens in ((learned(), 6), (TokenRates(), 6)):
+        for number in range(3):
+            for _ in range(200):
+                rates.pay(MODEL, by(f"acc_{number}", NodeId("honest")), text, 1, is_whole=False)
+        due = rates.expect(MODEL, text)
+        found = rates.pay(MODEL, by("acc_0", NodeId("liar")), text, tokens + 10, is_whole=False)
+        assert found.tokens <= due.tokens * (1.0 + due.tolerance)
+
+
+def test_where_the_prior_holds_little_is_saved_for_lies() -> None:
+    rates, text = TokenRates(), CompletionUnits(units_of("word " * 60))
+    for _ in range(200):
+        rates.pay(MODEL, by("acc_a"), text, 60, is_whole=True)
+    due = rates.expect(MODEL, text)
+    assert due.allowance_max == PRIOR_ALLOWANCE_TOKENS_MAX
+    paid = sum(rates.pay(MODEL, by("acc_a"), text, 160, is_whole=True).tokens for _ in range(20))
+    assert paid <= 20 * due.tokens * (1.0 + due.tolerance) + PRIOR_ALLOWANCE_TOKENS_MAX
+
+
+def test_allowances_are_remembered_of_some_nodes_of_an_owner() -> None:
+    owner, expected = OwnerRates(PRIORS[Side.COMPLETION]), Expectation(100.0, 0.0, 100.0, 100.0)
+    for number in range(NODES_PER_OWNER_MAX + 9):
+        owner.pay(NodeId(f"0x{number}"), 60, expected)
+    assert len(owner.allowances) == NODES_PER_OWNER_MAX

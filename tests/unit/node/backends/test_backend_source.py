@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import seeded
+from sparewatt.machine.children import ChildSpec, Supervisor
 from sparewatt.node.backends import backend_source
-from sparewatt.node.backends.backend_source import check_backend_url, how_to_serve, model_server
+from sparewatt.node.backends.backend_source import OwnServer, check_backend_url, how_to_serve, model_server
 from tests.unit.node.rig import node_settings
 
 
@@ -55,3 +57,25 @@ def test_a_bad_backend_address_is_refused_with_an_example(url: str) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "https://models.example/v1", "http://[::1]:1"])
 def test_a_valid_backend_address_is_accepted(url: str) -> None:
     check_backend_url(url)
+
+
+async def test_a_server_that_gave_way_to_a_lease_is_not_looked_for(tmp_path: Path) -> None:
+    settings = node_settings(tmp_path)
+    async with (
+        aiohttp.ClientSession() as session,
+        model_server(settings, session, clock=SystemClock(), rng=seeded(1), stopped_url="http://127.0.0.1:9") as found,
+    ):
+        assert (found.url, found.own) == ("http://127.0.0.1:9", None)
+
+
+async def test_a_server_of_the_agents_own_stops_and_starts(tmp_path: Path) -> None:
+    argv = (sys.executable, "-c", "import time; time.sleep(60)")
+    async with Supervisor(clock=SystemClock(), rng=seeded(1), on_exit=lambda _: None) as supervisor:
+        own = OwnServer(supervisor=supervisor, child=ChildSpec(name="server", argv=argv, log_path=None, drain_s=1))
+        for _ in range(2):
+            await own.start()
+            await own.start()
+            assert len(supervisor.pids()) == 1
+            await own.stop()
+            await own.stop()
+            assert supervisor.pids() == {}

@@ -16,7 +16,7 @@ from aiohttp import web
 from sparewatt.core.errors import BadRequest, MediaNotFetched, RemoteUrlRefused
 from sparewatt.machine.spawn import free_port
 from sparewatt.node.egress import media_fetcher as module
-from sparewatt.node.egress.media_fetcher import PICTURE_BYTES_MAX, MediaFetcher, is_own, may_connect, resolve_by_system
+from sparewatt.node.egress.media_fetcher import PICTURE_BYTES_MAX, MediaFetcher, is_own, may_connect
 from sparewatt.protocol.link.frames import JobPath
 
 CHAT: JobPath = "/v1/chat/completions"
@@ -242,7 +242,3 @@ def test_this_machine_is_no_public_host() -> None:
     assert is_own("127.0.0.1", 80)
     assert not is_own("no address", 80)
     assert not may_connect("127.0.0.1", 80)
-
-
-async def test_names_are_resolved_by_the_system() -> None:
-    assert "127.0.0.1" in await resolve_by_system("localhost", 80)

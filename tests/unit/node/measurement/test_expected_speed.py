@@ -15,8 +15,11 @@ CPU = Hardware(gpu="cpu", gpu_count=0, vram_bytes=8 * 10**9, tflops=0.16)
 EIGHT_B: dict[str, Any] = {"parameters": 8 * 10**9, "weights_bytes": 5 * 10**9}
 
 
-def expected(hardware: Hardware = HARDWARE, *, copy_bytes_s: float | None = None, **model: Any) -> PriceBasis:
-    basis = expected_basis(backend_model(**(EIGHT_B | model)), hardware, slots=8, copy_bytes_s=copy_bytes_s)
+def expected(
+    hardware: Hardware = HARDWARE, *, copy_bytes_s: float | None = None, limit_tps: float | None = None, **model: Any
+) -> PriceBasis:
+    served = backend_model(**(EIGHT_B | model))
+    basis = expected_basis(served, hardware, slots=8, copy_bytes_s=copy_bytes_s, limit_tps=limit_tps)
     assert basis is not None
     return basis
 
@@ -40,6 +43,13 @@ def test_a_measured_bandwidth_counts_more_than_a_guess() -> None:
 @pytest.mark.parametrize("known", [{"parameters": None}, {"weights_bytes": 0}])
 def test_the_weights_or_the_parameters_are_enough(known: dict[str, Any]) -> None:
     assert expected(**known).completion_tps == pytest.approx(expected().completion_tps, rel=0.5)
+
+
+def test_a_node_is_not_priced_beyond_its_owners_speed_limit() -> None:
+    slow = expected(limit_tps=5.0)
+    assert slow.completion_tps == slow.jobs * 5.0, "the limit is that of each answer"
+    assert slow.prompt_tps == expected().prompt_tps
+    assert expected(limit_tps=1e6) == expected(), "a limit that the machine does not reach changes nothing"
 
 
 def test_nothing_is_expected_of_what_is_unknown() -> None:

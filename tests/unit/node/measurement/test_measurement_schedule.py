@@ -132,3 +132,11 @@ def test_times_of_nothing_are_no_observation() -> None:
         observations.note("m", "writing", seen_s=0.0, expected_s=1.0)
         observations.note("m", "writing", seen_s=1.0, expected_s=0.0)
     assert not observations.disagree("m")
+
+
+def test_after_an_interlude_every_figure_is_checked() -> None:
+    schedule = MeasurementSchedule()
+    assert not is_due(schedule, 0.0)
+    schedule.note_interlude(10.0)
+    assert not is_due(schedule, 9.0)
+    assert is_due(schedule, 10.0)

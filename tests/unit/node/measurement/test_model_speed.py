@@ -19,6 +19,7 @@ from sparewatt.node.measurement.model_speed import (
     BATCH_MAX,
     SpeedMeter,
     batch_size,
+    context_samples,
     is_embedding_only,
     next_length,
     shared_sample,
@@ -85,7 +86,21 @@ async def test_a_context_that_makes_steps_longer_is_seen() -> None:
         found = fit_speed(await complete_run(CurveServer(clock, true), clock))
         none = fit_speed(await complete_run(CurveServer(clock, GPU), clock))
     assert found.step_per_token_s == pytest.approx(1e-6, rel=0.1)
-    assert none.step_per_token_s is None
+    assert none.step_per_token_s == pytest.approx(0.0, abs=1e-9), "measured, and found to cost nothing"
+
+
+async def test_a_short_context_says_nothing_about_what_a_long_one_costs() -> None:
+    clock = VirtualClock()
+    async with clock.running():
+        found = fit_speed(await complete_run(CurveServer(clock, GPU, context=3000), clock, context_length=3000))
+    assert found.step_per_token_s is None
+
+
+def test_noise_is_not_taken_for_the_cost_of_context() -> None:
+    assert context_samples(8000.0, 0.0103, alone_s=0.01) == ((1, 8000.0, 0.01),)
+    assert context_samples(8000.0, 0.0097, alone_s=0.01) == ((1, 8000.0, 0.01),)
+    assert context_samples(8000.0, 0.0120, alone_s=0.01) == ((1, 8000.0, 0.0120),)
+    assert context_samples(2000.0, 0.0120, alone_s=0.01) == ((1, 2000.0, 0.0120),)
 
 
 async def test_a_server_that_serves_one_at_a_time_adds_a_whole_step_for_each_further_answer() -> None:
@@ -105,7 +120,7 @@ async def test_prompts_have_the_lengths_that_a_difference_needs_by_the_servers_c
     async with clock.running():
         run = await complete_run(CurveServer(clock, GPU), clock)
     assert [round(tokens, -2) for tokens, _ in run.prefill] == [200, 2000, 8000]
-    assert [jobs for jobs, _, _ in run.decode] == [1, 16, 4]
+    assert sorted(jobs for jobs, _, _ in run.decode) == [1, 1, 4, 16]
 
 
 async def test_a_server_that_counts_bytes_gets_prompts_of_the_same_lengths() -> None:

@@ -296,3 +296,14 @@ async def test_a_machine_without_a_gpu_is_not_benchmarked_and_a_failure_is_shown
         await rig.inventory.measure_gpu(bench=bench)
     assert rig.notices[-1] == "H200 itself is not measured: torch sees no GPU"
     assert not (tmp_path / "gpu.json").exists()
+
+
+async def test_a_node_at_rest_measures_nothing_and_begins_when_it_wakes(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as rig:
+        rig.inventory.rest()
+        await rig.inventory.refresh()
+        assert models_of(rig) == [MODEL]
+        assert rig.inventory.specs.models[0].measured is None
+        rig.inventory.wake()
+        await rig.inventory.refresh()
+        assert rig.inventory.specs.models[0].measured is not None

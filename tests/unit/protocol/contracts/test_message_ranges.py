@@ -15,12 +15,14 @@ from sparewatt.protocol.contracts.match import (
     BidLeaf,
     BidTerms,
     CommitList,
+    Decline,
     Down,
     Heartbeat,
     Observation,
     Observations,
     ReputationSnapshot,
     RevealList,
+    RoundReached,
     Specification,
     Task,
 )
@@ -39,11 +41,14 @@ ROW = Observation(provider(1), 1, 1, 3)
 ROWS = Observations(1, 2, (ROW, dataclasses.replace(ROW, provider=provider(2))))
 SNAPSHOT = ReputationSnapshot(1, 0, ID, 2, ID)
 BEAT = Heartbeat(provider(1), provider(2), ID, 1, 2, IDS[:3])
+DECLINE = Decline(ID, 0, provider(1), 64)
 TYPICAL: list[TypedMessage] = [
     *(POLICY, GOOD, SPEC, TERMS, BID, LEAF, TASK, ROW, ROWS, SNAPSHOT, BEAT),
     BidCommit(ID, 0, provider(1), ID),
+    DECLINE,
     CommitList(ID, 0, IDS[:2]),
     RevealList(ID, 0, ()),
+    RoundReached(ID, 0, 7),
     Down(ID, 1, provider(1), 5),
 ]
 SPANS: list[tuple[TypedMessage, str, int, int]] = [
@@ -69,6 +74,7 @@ SPANS: list[tuple[TypedMessage, str, int, int]] = [
     (TERMS, "disk_kind", 0, 1),
     (TERMS, "egress", 0, 1),
     (BID, "price_uusd", 1, 2**40 - 1),
+    (DECLINE, "code", 64, 70),
     (LEAF, "price_uusd", 1, 2**40 - 1),
     (LEAF, "rtt_ms", 0, 510),
     (LEAF, "uptime_ppm", 0, 10**6),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from sparewatt.protocol.openai.reply_fields import (
     COMPLETION,
     VECTORS,
     known_chunk,
+    known_completion,
     known_fields,
     with_choices,
     without_usage,
@@ -79,12 +81,26 @@ def test_what_is_no_object_is_refused(data: bytes) -> None:
         known_fields(data, CHUNK)
 
 
+@pytest.mark.parametrize(
+    "message", [{"role": "assistant", "content": "a"}, {"content": None, "tool_calls": [CALL]}, {"annotations": []}]
+)
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 1, "total_tokens": 2}, {"prompt_tokens_details": None}])
+def test_a_whole_answer_of_known_fields_is_the_same_object(
+    message: dict[str, Any], usage: dict[str, int] | None
+) -> None:
+    whole = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+    data = json.dumps(whole).encode()
+    assert known_completion(data) is data
+    assert known_fields(data, COMPLETION) is data
+
+
 def test_whole_replies_and_vectors_have_their_own_lists() -> None:
     whole = {"choices": [{"index": 0, "message": {"content": "a", "x": 1}, "delta": {}}], "usage": None, "y": 2}
-    assert json.loads(known_fields(json.dumps(whole).encode(), COMPLETION)) == {
-        "choices": [{"index": 0, "message": {"content": "a"}}],
-        "usage": None,
-    }
+    for known in (known_completion, partial(known_fields, shape=COMPLETION)):
+        assert json.loads(known(json.dumps(whole).encode())) == {
+            "choices": [{"index": 0, "message": {"content": "a"}}],
+            "usage": None,
+        }
     vectors = {"object": "list", "data": [{"embedding": [0.5], "index": 0}], "junk": 1}
     assert json.loads(known_fields(json.dumps(vectors).encode(), VECTORS)) == {
         "object": "list",
@@ -110,4 +126,4 @@ def test_any_other_finish_reason_is_told_as_stop(reason: object) -> None:
     told = json.loads(known_chunk(json.dumps(chunk({}, finish_reason=reason)).encode()))
     assert told["choices"][0]["finish_reason"] == "stop"
     whole = {"id": "c", "choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": reason}]}
-    assert json.loads(known_fields(json.dumps(whole).encode(), COMPLETION))["choices"][0]["finish_reason"] == "stop"
+    assert json.loads(known_completion(json.dumps(whole).encode()))["choices"][0]["finish_reason"] == "stop"

@@ -69,7 +69,7 @@ def test_a_restarted_node_has_no_jobs(make_machine: Make) -> None:
 def test_a_liar_believes_its_lie_and_refuses_too_few(make_machine: Make) -> None:
     ahead = make_job(1, prompt=20_000)
     honest, liar = (busy(make_machine(claims=claims), ahead) for claims in (1.0, 5.0))
-    asked = a_promised_job(promised_s=0.1)
+    asked = a_promised_job(promised_s=0.5)
     assert honest.late_ttft_s(asked, 0.0) is not None
     assert liar.late_ttft_s(asked, 0.0) is None
 

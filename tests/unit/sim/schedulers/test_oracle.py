@@ -120,6 +120,34 @@ def test_without_lengths_the_choice_does_not_depend_on_them(*, roll_outs: bool) 
     assert chosen(5, lengths=True) != chosen(5000, lengths=True)
 
 
+@both
+def test_without_news_it_does_not_know_what_another_gateway_has_just_sent(*, roll_outs: bool) -> None:
+    def chosen(*, news: bool, gateway: int, now_s: float) -> int | None:
+        """The second of two jobs; the first went to machine 0 at time 0, from gateway 0."""
+        world = World(twins(), seed=1, gateway_regions=(0, 0))
+        oracle = an_oracle(world, roll_outs=roll_outs, secrets=Secrets(news=news))
+        first, second = a_job(1, prompt=30_000), a_job(2, prompt=8000)
+        second.gateway = gateway
+        first.site = oracle.choose(first, 0.0)
+        assert first.site == 0
+        return oracle.choose(second, now_s)
+
+    soon_s, told_s = 0.001, 0.5
+    assert chosen(news=True, gateway=1, now_s=soon_s) == 1
+    assert chosen(news=False, gateway=1, now_s=soon_s) == 0
+    assert chosen(news=False, gateway=0, now_s=soon_s) == 1, "its own jobs it knows"
+    assert chosen(news=False, gateway=1, now_s=told_s) == 1
+
+
+def test_jobs_that_are_hidden_are_not_played() -> None:
+    world = a_world(twins())
+    world.machines[0].accept(a_job(9, prompt=20_000), 0.0)
+    job = a_job()
+    idle, busy = (roll_out(world.machines[site], [], job, 0.0).finish_s for site in (1, 0))
+    assert roll_out(world.machines[0], [], job, 0.0, hidden={9}).finish_s == pytest.approx(idle)
+    assert busy > idle
+
+
 def test_the_true_state_follows_the_machines() -> None:
     world = a_world(twins())
     fleet, machine, job = FleetState(world), world.machines[0], a_job()

@@ -1,0 +1,1 @@
+"""`sparewatt lease`: rent machines of the network."""

@@ -1,0 +1,1 @@
+"""A lease that runs, changed by its renter: paused, extended, topped up, scaled, supplied with secrets."""

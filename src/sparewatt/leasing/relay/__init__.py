@@ -1,0 +1,1 @@
+"""The market at a gateway: lookups to nodes that may bid, and what validators tell of each match."""

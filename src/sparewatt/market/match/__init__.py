@@ -1,0 +1,1 @@
+"""The match of one order, as state machines without sockets or clocks."""

@@ -1,0 +1,1 @@
+"""What renters reach of their leases on this node: logs, commands in the container, ports."""
