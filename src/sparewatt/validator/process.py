@@ -65,6 +65,7 @@ from sparewatt.validator.membership import Membership
 from sparewatt.validator.metrics import RpcUse, metrics_page
 from sparewatt.validator.outage_host import OutageHost
 from sparewatt.validator.peers import REQUESTS_PER_PEER, PeerNetwork
+from sparewatt.validator.record_fetch import peer_records
 from sparewatt.validator.record_files import BookFiles, RecordFiles
 from sparewatt.validator.registration import Registration
 from sparewatt.validator.rpc_meter import MeteredRpcClient, MethodUse
@@ -188,6 +189,7 @@ class Validator:
             deployment.contracts,
             lambda: self._follower.view.latest,
             self._submitter.submit_proof,
+            self._fetch_records,
             clock,
             LOCAL_RANK_S if deployment.is_local else PUBLIC_RANK_S,
         )
@@ -409,7 +411,7 @@ class Validator:
 
     async def _close(self) -> None:
         self._matches.close()
-        self._reporter.close()
+        await self._reporter.close()
         self._books.close()
         self._snapshots.close()
         self._outages.close()
@@ -441,6 +443,10 @@ class Validator:
 
     def _take_tables(self) -> None:
         self._matches.on_tables()
+
+    async def _fetch_records(self, order_id: str, attempt: int) -> list[AuctionRecord]:
+        urls = [peer.url for peer in self._peers.peers() if peer.url]
+        return await peer_records(self._transport, urls, order_id, attempt)
 
     def _take_ended_match(self, record: AuctionRecord) -> None:
         if self._settings.challenges:

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import aiohttp
 import msgspec
 
 from sparewatt.core.errors import InvalidField, NotFound, StartupError
 from sparewatt.core.limits import MIB
-from sparewatt.machine.stranger_http import PRIVATE_TOO, PUBLIC_ONLY, CheckedResolver
+from sparewatt.machine.stranger_http import PRIVATE_TOO, PUBLIC_ONLY, CheckedResolver, NoAnswer
 from sparewatt.market.match.record import AuctionRecord, read_record
 from sparewatt.protocol.api.validators import RecordedAttempts, attempts_path, record_path
 
@@ -22,6 +23,8 @@ RECORD_BYTES_MAX = 64 * MIB
 SOURCES_MAX = 64
 """Twice the validators that can have weight."""
 ASK_S = 10.0
+PEER_RECORD_BYTES_MAX = MIB
+"""Of a validator that asks its peers after every match: their signatures are checked between its other work."""
 _FOUND = 200
 _MISSING = 404
 
@@ -115,6 +118,31 @@ async def get_bounded(url: str, *, bytes_max: int, allows_private: bool = True) 
     if len(body) > bytes_max:
         raise StartupError(f"The answer of {url} is too large.")
     return body
+
+
+class RecordTransport(Protocol):
+    """Implemented by StrangerClient."""
+
+    async def get(self, url: str, path: str, *, within_s: float, bytes_max: int) -> bytes:
+        """Raises NoAnswer."""
+        ...
+
+
+async def peer_records(
+    transport: RecordTransport, urls: Sequence[str], order_id: str, attempt: int
+) -> list[AuctionRecord]:
+    """Of those that answer. `urls` are strangers' words, so the transport decides what is dialled."""
+    path = record_path(order_id, attempt)
+    asked = (transport.get(url, path, within_s=ASK_S, bytes_max=PEER_RECORD_BYTES_MAX) for url in urls[:SOURCES_MAX])
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    records: list[AuctionRecord] = []
+    for answer in answers:
+        if isinstance(answer, bytes):
+            with contextlib.suppress(InvalidField, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                records.append(read_record(msgspec.json.decode(answer)))
+        elif not isinstance(answer, NoAnswer):
+            raise answer
+    return records
 
 
 def dialled(urls: Iterable[str], *, allows_private: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 
 from sparewatt.evm.contract_abi import Contracts, shipped_abis
@@ -29,6 +30,8 @@ class ReporterScene:
     match: HandMatch = field(default_factory=lambda: HandMatch.of({0: 2 * USD, 1: USD}))
     clock: ManualClock = field(default_factory=ManualClock)
     sent: dict[str, ContractCall] = field(default_factory=dict)
+    others: list[AuctionRecord] = field(default_factory=list)
+    """What the other validators recorded."""
 
     def __post_init__(self) -> None:
         self.state: MarketState = state_of(self.match)
@@ -39,9 +42,19 @@ class ReporterScene:
             CONTRACTS,
             lambda: self.state,
             self.sent.__setitem__,
+            self._fetch,
             self.clock,
         )
         self.rank = sorted(key.address.lower() for key in keys).index(keys[self.own].address.lower())
+
+    async def _fetch(self, order_id: str, attempt: int) -> list[AuctionRecord]:
+        return self.others
+
+    async def pass_s(self, seconds: float) -> None:
+        """Time goes by, and what became due has run."""
+        self.clock.advance(seconds)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     @property
     def due_s(self) -> float:
@@ -52,13 +65,13 @@ class ReporterScene:
         return self.match.record(commit_lists=(*lists, self.match.commit_list(liar, [1])))
 
 
-def test_a_fault_is_sent_when_the_match_is_over_and_the_rank_has_come() -> None:
+async def test_a_fault_is_sent_when_the_match_is_over_and_the_rank_has_come() -> None:
     scene = ReporterScene()
     scene.reporter.on_match_ended(scene.two_lists())
     scene.reporter.on_match_ended(scene.two_lists())
-    scene.clock.advance(scene.due_s - 0.1)
+    await scene.pass_s(scene.due_s - 0.1)
     assert scene.sent == {}
-    scene.clock.advance(0.2)
+    await scene.pass_s(0.2)
     (name,) = scene.sent
     assert name.endswith(":DOUBLE_SIGN")
     assert scene.sent[name].to == "0x" + "d1" * 20
@@ -68,21 +81,41 @@ def test_every_validator_has_another_time() -> None:
     assert len({ReporterScene(own=number).due_s for number in range(4)}) == 4
 
 
-def test_an_honest_match_sends_nothing() -> None:
+async def test_two_stories_for_two_halves_of_the_peers_are_found_in_their_records() -> None:
+    """No record alone holds both lists."""
+    scene = ReporterScene()
+    honest, told = scene.match.record(), scene.match.commit_list(0, [1])
+    scene.others = [replace(honest, commit_lists=(told, *honest.commit_lists[1:]))]
+    scene.reporter.on_match_ended(honest)
+    await scene.pass_s(60)
+    assert [name.rsplit(":", 1)[1] for name in scene.sent] == ["DOUBLE_SIGN"]
+
+
+async def test_a_record_that_a_peer_invented_accuses_nobody() -> None:
+    scene = ReporterScene()
+    honest = scene.match.record()
+    forged = tuple(replace(each, signature=bytes(65)) for each in scene.two_lists().commit_lists)
+    scene.others = [replace(honest, commit_lists=forged)]
+    scene.reporter.on_match_ended(honest)
+    await scene.pass_s(60)
+    assert scene.sent == {}
+
+
+async def test_an_honest_match_sends_nothing() -> None:
     scene = ReporterScene()
     scene.reporter.on_match_ended(scene.match.record())
-    scene.clock.advance(60)
+    await scene.pass_s(60)
     assert scene.sent == {}
 
 
-def test_it_does_not_accuse_itself() -> None:
+async def test_it_does_not_accuse_itself() -> None:
     scene = ReporterScene(own=0)
     scene.reporter.on_match_ended(scene.two_lists(liar=0))
-    scene.clock.advance(60)
+    await scene.pass_s(60)
     assert scene.sent == {}
 
 
-def test_a_bidder_that_did_not_reveal_is_left_to_those_it_harmed() -> None:
+async def test_a_bidder_that_did_not_reveal_is_left_to_those_it_harmed() -> None:
     """The commit of provider 2 is listed by all, and its bid is nowhere."""
     scene = ReporterScene(match=HandMatch.of({0: 2 * USD, 1: USD, 2: USD}))
     match = scene.match
@@ -104,17 +137,17 @@ def test_a_bidder_that_did_not_reveal_is_left_to_those_it_harmed() -> None:
     )
     assert [each.fault for each in proven] == [MarketFault.UNREVEALED]
     scene.reporter.on_match_ended(record)
-    scene.clock.advance(60)
+    await scene.pass_s(60)
     assert scene.sent == {}
 
 
-def test_what_waits_is_bounded_and_dropped_at_the_end() -> None:
+async def test_what_waits_is_bounded_and_dropped_at_the_end() -> None:
     scene = ReporterScene()
     record = scene.two_lists()
     for attempt in range(fault_reporter.WAITING_MAX + 9):
         scene.reporter.on_match_ended(replace(record, context=replace(record.context, attempt=attempt)))
-    scene.reporter.close()
-    scene.clock.advance(60)
+    await scene.reporter.close()
+    await scene.pass_s(60)
     assert scene.sent == {}
 
 

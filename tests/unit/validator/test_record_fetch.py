@@ -12,9 +12,17 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import InvalidField, NotFound, StartupError
+from sparewatt.machine.stranger_http import PRIVATE_TOO, PUBLIC_ONLY, StrangerClient
 from sparewatt.market.match.record import AuctionRecord, write_record
 from sparewatt.protocol.api.validators import RecordedAttempts, attempts_path, record_path
-from sparewatt.validator.record_fetch import fetch_record, fetch_records, get_bounded, newest_attempt
+from sparewatt.validator.record_fetch import (
+    PEER_RECORD_BYTES_MAX,
+    fetch_record,
+    fetch_records,
+    get_bounded,
+    newest_attempt,
+    peer_records,
+)
 from sparewatt.validator.server import BoundedServer, ServerReply, ServerRequest, error_reply
 from tests.market_network.by_hand import USD, HandMatch
 
@@ -62,6 +70,26 @@ async def test_the_silent_are_named_and_the_others_compared() -> None:
     assert (fetched.attempt, list(fetched.records)) == (0, [urls[0], urls[3]])
     assert {each.source for each in fetched.silent} == {urls[1], urls[2], "http://127.0.0.1:1"}
     assert all(each.why for each in fetched.silent)
+
+
+async def test_peers_that_give_nothing_of_use_are_left_out() -> None:
+    too_large = b" " * PEER_RECORD_BYTES_MAX + b"{}"
+    shelves = Shelf([0]), Shelf([]), Shelf([0], body=b"[]"), Shelf([0], body=b"\xff"), Shelf([0], body=too_large)
+    transport = StrangerClient(PRIVATE_TOO)
+    try:
+        async with serving(*shelves) as urls:
+            assert await peer_records(transport, [*urls, "http://127.0.0.1:1"], ID, 0) == [RECORD]
+    finally:
+        await transport.close()
+
+
+async def test_a_peer_of_a_public_network_cannot_have_this_machine_asked() -> None:
+    transport = StrangerClient(PUBLIC_ONLY)
+    try:
+        async with serving(Shelf([0])) as urls:
+            assert await peer_records(transport, urls, ID, 0) == []
+    finally:
+        await transport.close()
 
 
 async def test_the_context_of_one_liar_does_not_come_first() -> None:
