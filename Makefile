@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check probe probe-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-leases bench-lease-start bench-idle-market bench-validators bench-match bench-gpu gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-leases bench-lease-start bench-idle-market bench-validators bench-match bench-gpu bench-gpu-lease gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -215,6 +215,9 @@ bench-match: .venv-installed/.runtime  ## Time the matcher by size of the networ
 
 bench-gpu:  ## On a machine with a GPU: what a node finds beside direct timings (needs torch)
 	$(PYTHON) -m bench.gpu --report docs/measurements/gpu.md $(ARGS)
+
+bench-gpu-lease:  ## On a machine with a GPU, podman and a CDI file: a card in a lease's container (root, nvcc)
+	$(PYTHON) -m bench.gpu_lease --report docs/measurements/gpu-lease.md $(ARGS)
 
 GPU_PYTHON ?= 3.12
 gpu-wheels: setup-dev  ## Wheels for bench-gpu on a machine that can install nothing, into .gpu-wheels

@@ -101,7 +101,7 @@ async def run_diagnostics(
     ability = None
     if leases or saved.leases or (status or {}).get("leases"):
         socket = container_socket or (Path(saved.container_socket) if saved.container_socket else None)
-        ability = await try_containers(socket, has_gpus=bool(gpus), clock=clock, on_progress=on_progress)
+        ability = await try_containers(socket, gpu_count=len(gpus), clock=clock, on_progress=on_progress)
         checks += check_containers(ability)
     checks += check_token(token)
     return {
@@ -314,10 +314,10 @@ def _judge_chain(url: str, chain_id: int, head: int, market: dict[str, Any]) -> 
 
 
 async def try_containers(
-    socket: Path | None, *, has_gpus: bool, clock: Clock, on_progress: Callable[[str], None]
+    socket: Path | None, *, gpu_count: int, clock: Clock, on_progress: Callable[[str], None]
 ) -> RuntimeAbility:
     """Takes a few seconds, at most a minute and a half."""
-    runtime = load_runtime(socket=socket, state_dir=None, has_gpus=has_gpus, clock=clock, rng=SystemRng())
+    runtime = load_runtime(socket=socket, state_dir=None, gpu_count=gpu_count, clock=clock, rng=SystemRng())
     if runtime is None:
         return NO_DRIVER
     try:

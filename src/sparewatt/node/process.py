@@ -112,7 +112,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, notify: Callable[[str], No
             runtime=load_runtime(
                 socket=settings.container_socket,
                 state_dir=settings.data_dir,
-                has_gpus=bool(hardware.gpus),
+                gpu_count=len(hardware.gpus),
                 clock=clock,
                 rng=rng,
             ),

@@ -15,6 +15,7 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
+from sparewatt.node.leases.runtime.ability import AbilityProof
 from sparewatt.node.leases.runtime.docker_runtime import DockerRuntime
 from sparewatt.node.leases.runtime.egress_table import AGENT_PORT, TableRefused
 from sparewatt.node.leases.runtime.egress_table import TABLE as PRODUCT_TABLE
@@ -234,6 +235,31 @@ async def test_a_lease_gets_the_cards_that_it_names(real: RuntimeRig, podman: Pa
     assert await real.output(plan.label) == ["env CARD=present", "write 1 22"], "its fsync is refused, not its write"
     assert ended.exit_code == 137, "limits hold for it as for any other"
     await runtime.close()
+
+
+@pytest.fixture
+def cdi_file(tmp_path: Path) -> Path:
+    """Of a driver that is gone, as after an update: it names a card, and podman does not know it."""
+    (tmp_path / "nvidia.yaml").write_text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n")
+    return tmp_path
+
+
+async def test_a_card_that_only_a_file_names_is_not_offered(podman: Path, cdi_file: Path) -> None:
+    engine = ContainerEngine(podman)
+    if not (await engine.facts()).is_podman:
+        pytest.skip("only podman of this release has devices by CDI")
+    proof = AbilityProof(
+        open_engine=lambda: engine,
+        table=NoTable(),
+        rng=SystemRng(),
+        clock=SystemClock(),
+        gpu_count=1,
+        cdi_folders=(cdi_file,),
+    )
+    found = await proof.run(lambda _line: None)
+    await engine.close()
+    assert (found.limits, found.gpus) == (True, None)
+    assert any("GPU" in each.what and "nvidia-ctk cdi generate" in each.remedy for each in found.troubles)
 
 
 async def test_what_a_dead_agent_left_of_a_trial_is_swept_and_a_running_one_stays(podman: Path) -> None:

@@ -50,6 +50,8 @@ CPU_STATISTICS = (
     "/sys/fs/cgroup/cpu,cpuacct/cpu.stat",
 )
 """Of cgroup v2 and v1: how often the limit held a program back."""
+_DRIVER_ANSWER = ["0", str(errno.EINVAL)]
+"""Of a card's device node to a program that writes to it (seen with driver 580)."""
 CDI_FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 CGROUP_V2_REMEDY = "Boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or run podman as root."
 
@@ -60,7 +62,8 @@ class AbilityProof:
     table: EgressTable
     rng: Rng
     clock: Clock
-    has_gpus: bool
+    gpu_count: int
+    """Cards that the agent sees: each is tried in a container."""
     cdi_folders: tuple[Path, ...] = CDI_FOLDERS
     _troubles: list[RuntimeTrouble] = field(init=False, default_factory=list)
 
@@ -104,7 +107,8 @@ class AbilityProof:
             return found
         on_progress("egress table")
         found = replace(found, egress=await self._table_holds(engine))
-        return replace(found, gpus=self._gpu_way(facts))
+        on_progress("GPUs")
+        return replace(found, gpus=await self._gpus_reach(engine, facts))
 
     async def _limits_hold(self, engine: ContainerEngine, facts: EngineFacts) -> bool:
         """All at once, in one container: it computes, forks, and at last takes twice its memory, of which it dies."""
@@ -153,15 +157,24 @@ class AbilityProof:
             self._trouble(what, "Does another firewall rewrite addresses before ours? See docs/how-to/lend-a-gpu.md.")
         return not leaks
 
-    def _gpu_way(self, facts: EngineFacts) -> GpuWay | None:
-        way = gpu_way(facts, cdi_folders=self.cdi_folders)
-        if way is None and self.has_gpus:
-            remedy = "Install nvidia-container-toolkit, then: " + (
-                "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-                if facts.is_podman
-                else "nvidia-ctk runtime configure --runtime=docker, and restart Docker"
-            )
-            self._trouble(f"{facts} cannot give GPUs to containers", remedy)
+    async def _gpus_reach(self, engine: ContainerEngine, facts: EngineFacts) -> GpuWay | None:
+        """How cards come into containers, if all of them do: a file that names them may be of another driver."""
+        if self.gpu_count == 0:
+            return None
+        way, cards = gpu_way(facts, cdi_folders=self.cdi_folders), [str(number) for number in range(self.gpu_count)]
+        if way is None:
+            self._trouble(f"{facts} cannot give GPUs to containers", gpu_remedy(facts))
+            return None
+        probe = ProbeContainer(engine, self.rng, memory_mib=LIMIT_MIB, gpu_ids=tuple(cards))
+        try:
+            async with probe.running([word for card in cards for word in ("write", f"/dev/nvidia{card}", "1")]):
+                lines = await probe.output()
+        except StartRefused as refused:
+            self._trouble(f"no container gets the GPUs: {refused}", gpu_remedy(facts))
+            return None
+        if missing := missing_cards(lines, cards):
+            self._trouble(f"containers do not get GPU {', '.join(missing)}", gpu_remedy(facts))
+            return None
         return way
 
     def _trouble(self, what: str, remedy: str) -> None:
@@ -205,6 +218,21 @@ def gpu_way(facts: EngineFacts, *, cdi_folders: tuple[Path, ...] = CDI_FOLDERS) 
             if any(CDI_KIND in path.read_text(errors="replace") for path in folder.glob("*") if path.is_file()):
                 return "cdi"
     return None
+
+
+def gpu_remedy(facts: EngineFacts) -> str:
+    return "Install nvidia-container-toolkit, then: " + (
+        "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        if facts.is_podman
+        else "nvidia-ctk runtime configure --runtime=docker, and restart Docker"
+    )
+
+
+def missing_cards(lines: list[str], cards: list[str]) -> list[str]:
+    """Those that a program cannot open. A driver refuses to be written to; a plain file in its place takes it."""
+    written = [line.split() for line in lines if line.startswith("write ")]
+    answers = {card: answer[1:] for card, answer in zip(cards, written, strict=False)}
+    return [card for card in cards if answers.get(card) != _DRIVER_ANSWER]
 
 
 def start_remedy(reason: str) -> str:

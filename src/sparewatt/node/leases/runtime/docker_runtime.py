@@ -66,7 +66,7 @@ class DockerRuntime:
         rng: Rng,
         socket: Path | None = None,
         state_dir: Path | None = None,
-        has_gpus: bool = False,
+        gpu_count: int = 0,
         table: EgressTable | None = None,
         proven: RuntimeAbility | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class DockerRuntime:
         found by another runtime on this machine, so that it is not tried again."""
         self._clock = clock
         self._socket = socket
-        self._has_gpus = has_gpus
+        self._gpu_count = gpu_count
         self._rng = rng
         self._table: EgressTable = table or NftEgressTable()
         self._engine: ContainerEngine | None = None
@@ -94,7 +94,11 @@ class DockerRuntime:
         async with self._proving:
             if self._ability is None or again:
                 proof = AbilityProof(
-                    open_engine=self._open, table=self._table, rng=self._rng, clock=self._clock, has_gpus=self._has_gpus
+                    open_engine=self._open,
+                    table=self._table,
+                    rng=self._rng,
+                    clock=self._clock,
+                    gpu_count=self._gpu_count,
                 )
                 self._ability = await proof.run(on_progress or (lambda _line: None))
             return self._ability

@@ -30,11 +30,11 @@ def engine_trouble(socket: Path | None = None) -> RuntimeTrouble | None:
 
 
 def load_runtime(
-    *, socket: Path | None, state_dir: Path | None, has_gpus: bool, clock: Clock, rng: Rng
+    *, socket: Path | None, state_dir: Path | None, gpu_count: int, clock: Clock, rng: Rng
 ) -> LeaseRuntime | None:
     """None if the driver is not installed: everything else of a node works without. Nothing is dialled yet."""
     if importlib.util.find_spec(DRIVER) is None:
         return None
     from sparewatt.node.leases.runtime.docker_runtime import DockerRuntime  # noqa: PLC0415 (an extra of its own)
 
-    return DockerRuntime(clock=clock, rng=rng, socket=socket, state_dir=state_dir, has_gpus=has_gpus)
+    return DockerRuntime(clock=clock, rng=rng, socket=socket, state_dir=state_dir, gpu_count=gpu_count)

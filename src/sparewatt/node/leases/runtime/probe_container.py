@@ -39,6 +39,7 @@ class ProbeContainer:
         disk_mib: int = 64,
         has_quota: bool = False,
         is_on_bridge: bool = False,
+        gpu_ids: tuple[str, ...] = (),
     ) -> None:
         self._containers = EngineContainers(engine)
         self._networks = LeaseNetworks(engine)
@@ -54,6 +55,7 @@ class ProbeContainer:
             pids_max=pids_max,
             egress=True,
             agent_port=is_on_bridge,
+            gpu_ids=gpu_ids,
         )
 
     @property

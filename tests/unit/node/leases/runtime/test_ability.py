@@ -13,6 +13,7 @@ from sparewatt.node.leases.runtime.ability import (
     AbilityProof,
     broken_limits,
     gpu_way,
+    missing_cards,
     start_remedy,
     table_remedy,
 )
@@ -63,7 +64,7 @@ async def prove(found: EngineFacts | Exception, *, on_progress: OnProgress = pri
 
     open_engine: Callable[[], ContainerEngine] = opened
     proof = AbilityProof(
-        open_engine=open_engine, table=NftEgressTable(), rng=seeded(1), clock=SystemClock(), has_gpus=False
+        open_engine=open_engine, table=NftEgressTable(), rng=seeded(1), clock=SystemClock(), gpu_count=0
     )
     return await proof.run(on_progress)
 
@@ -124,3 +125,19 @@ def test_cards_are_given_by_docker_where_it_knows_nvidias_runtime_and_by_podman_
     assert gpu_way(PODMAN, cdi_folders=(tmp_path, tmp_path / "none")) is None
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
     assert gpu_way(PODMAN, cdi_folders=(tmp_path,)) == "cdi"
+
+
+@pytest.mark.parametrize(
+    ("lines", "missing"),
+    [
+        (["write 0 22", "write 0 22"], []),
+        (["write 0 22", "write 1 0"], ["1"]),
+        (["write 0 1", "write 0 13"], ["0", "1"]),
+        (["write 0 22"], ["1"]),
+        ([], ["0", "1"]),
+    ],
+    ids=["both are there", "a plain file in its place", "not permitted", "it ended early", "it did not run"],
+)
+def test_a_card_that_a_container_does_not_get_is_named(lines: list[str], missing: list[str]) -> None:
+    """As an H200 answers: a driver that is written to says EINVAL."""
+    assert missing_cards(lines, ["0", "1"]) == missing

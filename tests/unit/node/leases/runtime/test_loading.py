@@ -13,7 +13,7 @@ from sparewatt.node.leases.runtime.runtime import LeaseRuntime
 
 
 def load() -> LeaseRuntime | None:
-    return load_runtime(socket=None, state_dir=None, has_gpus=False, clock=SystemClock(), rng=seeded(1))
+    return load_runtime(socket=None, state_dir=None, gpu_count=0, clock=SystemClock(), rng=seeded(1))
 
 
 def test_without_the_driver_there_is_no_runtime_and_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
