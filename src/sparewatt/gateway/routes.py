@@ -76,7 +76,8 @@ def endpoint_groups(services: Services) -> list[object]:
 
 def _inference_groups(services: Services) -> list[object]:
     clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
-    shelves = ShelfFactory(store=services.database.responses, rng=services.rng)
+    retention_of = services.inference.retention_of
+    shelves = ShelfFactory(store=services.database.responses, rng=services.rng, retention_of=retention_of)
     submissions = ResponseSubmissions(
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )

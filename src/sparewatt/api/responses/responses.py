@@ -18,6 +18,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
 from sparewatt.api.responses.streaming import EventStream, is_overdue, send_log
 from sparewatt.api.responses.submissions import (
+    Conversation,
     ResponseCaller,
     ResponseSubmissions,
     answer_headers,
@@ -27,14 +28,17 @@ from sparewatt.api.responses.submissions import (
 )
 from sparewatt.api.responses.writer import ResponseWriter
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import InvalidField, JobFailed
+from sparewatt.core.errors import InvalidField, JobFailed, RetentionForbidden
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.edge.bodies import json_reply, read_body
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.prompt import size_of
 from sparewatt.inference.responses.event_log import EventLog
+from sparewatt.inference.responses.record import ResponseRecord
 from sparewatt.inference.responses.registry import ResponseRegistry
+from sparewatt.inference.responses.retention import Lifetime, lifetime_of, retention_note
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, require_shelf
+from sparewatt.policy.model import Retention
 from sparewatt.protocol.api.responses import (
     CompactionItem,
     InputTokenCount,
@@ -46,7 +50,8 @@ from sparewatt.protocol.responses.chat_chunks import read_chunk
 from sparewatt.protocol.responses.chat_request import to_messages
 from sparewatt.protocol.responses.compaction import SUMMARY_PROMPT, compacted_items
 from sparewatt.protocol.responses.input_items import NewId, read_input
-from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.item_ids import item_ids
+from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, ResponsesRequest, parse_request
 from sparewatt.protocol.responses.response_object import new_response, usage_of
 from sparewatt.protocol.responses.tools import NO_TOOLS, read_tools
 from sparewatt.protocol.responses.translator import ResponseTranslator
@@ -64,38 +69,76 @@ class ResponseDraft:
     call: ModelCall
     is_streamed: bool
     in_background: bool
-    shelf: Shelf | None
-    """Where it is stored; None if it is not."""
+    new_id: NewId
+    """Makes the ids of its items."""
+    conversation: Conversation
+    record: ResponseRecord | None
+    """Where it is kept; None if it is not."""
     expires_at: dt.datetime | None
-    """Until when it is stored."""
+    """Until when it is kept."""
 
     def headers(self) -> dict[str, str]:
-        """Unlike OpenAI's, a response is stored only if the request says so; this header tells whether it is."""
-        if self.expires_at is None:
+        """Unlike at OpenAI, a response is stored only if the request says so; this header tells what holds."""
+        if self.expires_at is None or self.record is None:
             return {STORE_HEADER: "false"}
-        return {STORE_HEADER: f"true; until={self.expires_at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        word = "true" if self.record.lifetime == "day" else "hour"
+        return {STORE_HEADER: f"{word}; until={self.expires_at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
 
 async def draft_response(
-    parsed: ParsedResponsesRequest, shelf: Shelf | None, *, make_id: NewId, now: int
+    parsed: ParsedResponsesRequest,
+    shelf: Shelf | None,
+    *,
+    retention: Retention,
+    response_id: str,
+    now: int,
+    history: list[Json] | None = None,
 ) -> ResponseDraft:
-    """Store it, if the request says so. Raises the error that the client gets."""
-    request = parsed.request
-    store = require_shelf(shelf, param="store") if request.stores else None
+    """Store it, if the request says so. Raises the error that the client gets.
+
+    `retention`: the longest that policies let it be kept. `history`: as `conversation_of` takes it.
+    """
+    request, new_id = parsed.request, item_ids(response_id)
+    lifetime = _lifetime(request, shelf, retention)
     tools = read_tools(request.tools, request.tool_choice)
-    response = new_response(request, tools, response_id=make_id("resp"), created_at=now, stored=request.stores)
-    items = read_input(request.input, new_id=make_id)
-    conversation = await conversation_of(parsed, items, shelf)
-    messages = to_messages(conversation, instructions=request.instructions)
-    call = chat_call(parsed, messages, tools)
+    response = new_response(request, tools, response_id=response_id, created_at=now, stored=lifetime == "day")
+    items = read_input(request.input, new_id=new_id)
+    conversation = await conversation_of(parsed, items, shelf, history=history)
+    messages = to_messages(conversation.items, instructions=request.instructions)
+    record = _record(shelf, lifetime, conversation.own if lifetime == "day" else items)
+    in_background = bool(request.background)
     return ResponseDraft(
         response=response,
-        call=call,
+        call=chat_call(parsed, messages, tools),
         is_streamed=bool(request.stream),
-        in_background=bool(request.background),
-        shelf=store,
-        expires_at=await store.put(response, items) if store is not None else None,
+        in_background=in_background,
+        new_id=new_id,
+        conversation=conversation,
+        record=record,
+        expires_at=await record.begin(response, in_background=in_background) if record is not None else None,
     )
+
+
+def _lifetime(request: ResponsesRequest, shelf: Shelf | None, retention: Retention) -> Lifetime | None:
+    """Raises RetentionForbidden or UnsupportedParameter."""
+    lifetime = lifetime_of(request.store, retention, has_key=shelf is not None)
+    if lifetime == "day":
+        require_shelf(shelf, param="store")
+    if request.background and lifetime is None:
+        require_shelf(shelf, param="background")
+        raise RetentionForbidden(
+            f"A response in the background is fetched later, and nothing may be kept: {retention_note(retention)}",
+            param="background",
+        )
+    return lifetime
+
+
+def _record(shelf: Shelf | None, lifetime: Lifetime | None, items: list[Json]) -> ResponseRecord | None:
+    """`items`: of a response for an hour with its references as they came. What they stand for has an hour of its own,
+    which a copy would make longer."""
+    if shelf is None or lifetime is None:
+        return None
+    return ResponseRecord(shelf=shelf, lifetime=lifetime, items=items)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,8 +156,14 @@ class ResponseEndpoints:
     async def _create(self, caller: ResponseCaller, parsed: ParsedResponsesRequest) -> web.StreamResponse:
         if parsed.request.background:
             self.registry.refuse_too_many(caller.principal.key_id)
-        now = int(self.clock.unix_s())
-        draft = await draft_response(parsed, caller.shelf, make_id=self.make_id, now=now)
+        retention = self.submissions.retention_for(caller, parsed)
+        draft = await draft_response(
+            parsed,
+            caller.shelf,
+            retention=retention,
+            response_id=self.make_id("resp"),
+            now=int(self.clock.unix_s()),
+        )
         async with AsyncExitStack() as stack:
             writer = await stack.enter_async_context(self._writing(caller, draft))
             if draft.in_background:
@@ -129,9 +178,9 @@ class ResponseEndpoints:
             async with self.submissions.submit(caller, draft.call) as submission:
                 writer = ResponseWriter(
                     submission=submission,
-                    translator=ResponseTranslator(draft.response, new_id=self.make_id),
+                    translator=ResponseTranslator(draft.response, new_id=draft.new_id),
                     key_id=caller.principal.key_id,
-                    shelf=draft.shelf,
+                    record=draft.record,
                     clock=self.clock,
                 )
                 registry.add(writer)
@@ -143,8 +192,8 @@ class ResponseEndpoints:
             if writer is not None and writer.has_begun:
                 if not writer.over.is_set():
                     registry.spawn(writer.abandon())
-            elif draft.shelf is not None:
-                registry.spawn(draft.shelf.delete(draft.response["id"]))
+            elif draft.record is not None:
+                registry.spawn(draft.record.discard(draft.response))
 
     async def _continue_in_background(
         self, caller: ResponseCaller, draft: ResponseDraft, writer: ResponseWriter, stack: AsyncExitStack
@@ -221,14 +270,15 @@ class CompactionEndpoints:
         items = read_input(parsed.request.input, new_id=self.make_id)
         shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
         conversation = await conversation_of(parsed, items, shelf)
-        messages = to_messages(conversation, instructions=parsed.request.instructions)
+        messages = to_messages(conversation.items, instructions=parsed.request.instructions)
         tools = read_tools(parsed.request.tools, parsed.request.tool_choice)
         size = size_of(msgspec.json.encode(part) for part in (*messages, *tools.functions))
         return Reply(InputTokenCount(input_tokens=size.tokens), headers={ESTIMATED_HEADER: "input_tokens"})
 
     async def _compact(self, caller: ResponseCaller, parsed: ParsedResponsesRequest) -> web.StreamResponse:
         shelf, make_id = require_shelf(caller.shelf, param="input"), self.make_id
-        conversation = await conversation_of(parsed, read_input(parsed.request.input, new_id=make_id), shelf)
+        items = read_input(parsed.request.input, new_id=make_id)
+        conversation = (await conversation_of(parsed, items, shelf)).items
         messages = to_messages(conversation, instructions=parsed.request.instructions)
         messages.append({"role": "user", "content": SUMMARY_PROMPT})
         call = chat_call(_without_options(parsed), messages, NO_TOOLS)

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import JobFailed, StoreUnavailable
+from sparewatt.core.errors import JobFailed
 from sparewatt.core.ids import KeyId
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
 from sparewatt.inference.responses.event_log import EventLog
-from sparewatt.inference.responses.shelf import Shelf
+from sparewatt.inference.responses.record import ResponseRecord
 from sparewatt.inference.service import Submission
 from sparewatt.protocol.responses.chat_chunks import ChunkReader, read_chunk
 from sparewatt.protocol.responses.events import DONE, as_sse
@@ -28,8 +28,8 @@ class ResponseWriter:
     submission: Submission[BufferedSink]
     translator: ResponseTranslator
     key_id: KeyId
-    shelf: Shelf | None
-    """Where it is stored; None if it is not."""
+    record: ResponseRecord | None
+    """Where it is kept; None if it is not."""
     clock: Clock
     has_begun: bool = False
     """Whether the client knows of it. One that has not begun is dropped without a trace."""
@@ -42,8 +42,12 @@ class ResponseWriter:
         return self.translator.response
 
     @property
-    def is_stored(self) -> bool:
-        return self.shelf is not None
+    def is_kept(self) -> bool:
+        return self.record is not None
+
+    @property
+    def has_row(self) -> bool:
+        return self.record is not None and self.record.has_row
 
     def cancel(self) -> None:
         """What was written so far is stored."""
@@ -51,6 +55,11 @@ class ResponseWriter:
             self._is_cancelled = True
             self.submission.cancel()
             self.submission.sink.finish()
+
+    def forget(self) -> None:
+        """Its client has deleted it: it is not kept, and stops."""
+        self.record = None
+        self.cancel()
 
     async def begin(self, send: Send) -> None:
         await send([as_sse(event) for event in self.translator.begin()])
@@ -98,12 +107,6 @@ class ResponseWriter:
 
     async def _store(self) -> None:
         """A response that could not be stored is still an answer: its `store` becomes false."""
-        if self.shelf is None:
-            return
-        try:
-            is_stored = await self.shelf.finish(self.response)
-        except StoreUnavailable:
-            is_stored = False
-        if not is_stored:
-            self.shelf = None
+        if self.record is None or not await self.record.finish(self.response):
+            self.record = None
             self.translator.response = self.response | {"store": False}
