@@ -1,9 +1,10 @@
 -- What clients need to go on with a response that they did not ask to store: for an hour, sealed as `responses` are.
 -- UNLOGGED: its rows are in no write-ahead log, so in no archive of it and in no physical backup; a crash of Postgres
--- empties it. The snapshot of `store/snapshot.py` leaves such tables out.
+-- empties it. The snapshot of `store/snapshot.py` leaves such tables out, and so that it can fill `api_keys` again, the
+-- key is not a foreign one.
 CREATE UNLOGGED TABLE transient_responses (
     id           text PRIMARY KEY CHECK (id ~ '^resp_[0-9a-z]{1,60}$'),
-    key_id       text NOT NULL REFERENCES api_keys (id),
+    key_id       text NOT NULL,
     previous_id  text,
     status       text NOT NULL DEFAULT 'in_progress'
                  CHECK (status IN ('in_progress', 'completed', 'incomplete', 'failed', 'cancelled')),
