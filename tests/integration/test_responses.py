@@ -123,9 +123,7 @@ def test_what_says_nothing_of_storing_can_be_continued_and_what_says_false_canno
         assert first.to_dict()["store"] is False
         answers[bool(store is False)] = first
     unsaid, unkept = answers[False], answers[True]
-    second = client.responses.create(
-        model=model, input="Two", previous_response_id=unsaid.id, max_output_tokens=LIMIT
-    )
+    second = client.responses.create(model=model, input="Two", previous_response_id=unsaid.id, max_output_tokens=LIMIT)
     assert second.output_text == text_for(("user", "One"), ("assistant", unsaid.output_text), ("user", "Two"))
     assert client.responses.retrieve(unsaid.id).output_text == unsaid.output_text
     with pytest.raises(openai.NotFoundError):
@@ -154,8 +152,8 @@ def test_an_hour_later_nothing_opens_though_nobody_has_deleted_it(
     rows(shared_network, "UPDATE transient_responses SET expires_at = now() WHERE id = $1 RETURNING id", first.id)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(first.id)
+    items: list[Any] = [{"type": "item_reference", "id": first.output[0].id}]
     with pytest.raises(openai.NotFoundError) as caught:
-        items: list[Any] = [{"type": "item_reference", "id": first.output[0].id}]
         client.responses.create(model=model, input=items)
     assert caught.value.code == "item_not_found"
 

@@ -7,6 +7,7 @@ SparewattError                      code                     status  retry
 │   ├── InvalidAmount               invalid_amount             400    no
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
 │   ├── PreviousResponseNotFound    previous_response_not_found 400   no     (not stored, expired or deleted)
+│   ├── SocketLifeOver              websocket_connection_limit_reached 400 no (open a new one)
 │   ├── UnsupportedParameter        unsupported_parameter      400    no
 │   ├── MediaNotFetched             media_not_fetched          400    no     (from an allowed host)
 │   ├── RemoteUrlRefused            remote_url_refused         400    no     (a picture by its address, not as data)
@@ -132,6 +133,9 @@ class InvalidAmount(BadRequest, code="invalid_amount"):
 
 
 class PreviousResponseNotFound(BadRequest, code="previous_response_not_found"): ...
+
+
+class SocketLifeOver(BadRequest, code="websocket_connection_limit_reached"): ...
 
 
 class UnsupportedParameter(BadRequest, code="unsupported_parameter"): ...

@@ -79,8 +79,7 @@ class ResponseStore(Store):
         """
         status, output = outcome or ("in_progress", None)
         values = (response_id, key_id, previous_id, status, sealed, output, life_s, count_max, bytes_max)
-        row = await self._pool.row("insert_transient_response", *values)
-        assert row is not None  # an INSERT without a condition returns its row
+        (row,) = await self._pool.rows("insert_transient_response", *values)
         if row["is_full"]:
             limits = (int(count_max * TRIMMED_SHARE), int(bytes_max * TRIMMED_SHARE))
             await self._pool.execute("trim_transient_responses", key_id, *limits)

@@ -371,9 +371,7 @@ def test_suffixes_of_a_model_are_ours_or_stay(model: str, name: str, policy: Pol
 def test_carriers_of_one_request_narrow_one_another_and_the_bodys_preference_holds() -> None:
     asked = read_request("m:nitro@eu", header="region=DE,US uptime>=0.9", provider={"sort": "price", "zdr": True})
     region, uptime = frozenset({"DE"}), Range(low=0.9)
-    assert asked.policy == Policy(
-        region=region, uptime=uptime, sort="price", data_policy="no_log", retention="none"
-    )
+    assert asked.policy == Policy(region=region, uptime=uptime, sort="price", data_policy="no_log", retention="none")
 
 
 def test_carriers_that_contradict_one_another_are_refused() -> None:

@@ -21,6 +21,7 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import new_id
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng
+from sparewatt.edge.auth import RequestContext
 from sparewatt.edge.bodies import read_body, refusal_reply
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
@@ -46,6 +47,7 @@ class ResponseCaller(NamedTuple):
     """The client of one request that a model answers."""
 
     request: web.Request
+    context: RequestContext
     principal: Principal
     options: RequestOptions
     shelf: Shelf | None
@@ -69,7 +71,7 @@ class ResponseSubmissions:
         """
         options = self.service.options(principal, request.headers)
         shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
-        caller = ResponseCaller(request, principal, options, shelf)
+        caller = ResponseCaller(request, context_of(request), principal, options, shelf)
         body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
         key = key_of(request.headers)
         if key is None:
@@ -90,17 +92,16 @@ class ResponseSubmissions:
 
     def submit(self, caller: ResponseCaller, call: ModelCall) -> AbstractAsyncContextManager[Submission[BufferedSink]]:
         """A submission that was begun; when the context ends, it is cancelled unless it is over."""
-        context = context_of(caller.request)
         return buffered_submission(
             self.service,
             caller.principal,
             caller.options,
             call,
-            charge=lambda tokens: self.limiter.charge(context, tokens=tokens),
+            charge=lambda tokens: self.limiter.charge(caller.context, tokens=tokens),
         )
 
     def _repetition(self, caller: ResponseCaller, key: str, body: bytes) -> Repetition:
-        context, options = context_of(caller.request), caller.options
+        context, options = caller.context, caller.options
         return Repetition(
             (str(caller.principal.key_id), key),
             self.idempotency.digest(context.path, body, options.route or "", options.ranking.name),

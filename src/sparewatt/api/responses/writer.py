@@ -14,11 +14,10 @@ from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.record import ResponseRecord
 from sparewatt.inference.service import Submission
 from sparewatt.protocol.responses.chat_chunks import ChunkReader, read_chunk
-from sparewatt.protocol.responses.events import DONE, as_sse
 from sparewatt.protocol.responses.request import Json
 from sparewatt.protocol.responses.translator import ResponseTranslator
 
-Send = Callable[[list[bytes]], Awaitable[None]]
+SendEvents = Callable[[list[Json]], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,19 +60,18 @@ class ResponseWriter:
         self.record = None
         self.cancel()
 
-    async def begin(self, send: Send) -> None:
-        await send([as_sse(event) for event in self.translator.begin()])
+    async def begin(self, send: SendEvents) -> None:
+        await send(self.translator.begin())
 
-    async def stream(self, send: Send) -> None:
+    async def stream(self, send: SendEvents) -> None:
         """Translate chunk by chunk, to the end."""
         reader, sink = ChunkReader(), self.submission.sink
         while (data := await sink.take()) is not None:
-            events = [as_sse(event) for chunk in reader.feed(data) for event in self.translator.feed(chunk)]
+            events = [event for chunk in reader.feed(data) for event in self.translator.feed(chunk)]
             if events:
                 await send(events)
             self.submission.consumed(len(data))
-        events = [as_sse(event) for event in await self._finish()]
-        await send(events if self.translator.failure is not None else [*events, DONE])
+        await send(await self._finish())
 
     async def whole(self) -> Json:
         """Translate a reply in one piece. Raises JobFailed if it cannot be read."""

@@ -10,7 +10,7 @@ from sparewatt.policy.model import Retention
 Lifetime = Literal["hour", "day"]
 
 
-def lifetime_of(store: bool | None, allowed: Retention, *, has_key: bool) -> Lifetime | None:
+def lifetime_of(*, store: bool | None, allowed: Retention, has_key: bool) -> Lifetime | None:
     """None: nothing is kept. Raises RetentionForbidden if the request asks for more than the policies allow.
 
     `has_key`: a browser's session has no API key to seal anything under.

@@ -19,18 +19,18 @@ from sparewatt.policy.model import Retention
     ],
 )
 def test_a_response_is_kept_as_its_request_says_and_policies_allow(
-    store: bool | None, allowed: Retention, lifetime: Lifetime | None
+    *, store: bool | None, allowed: Retention, lifetime: Lifetime | None
 ) -> None:
-    assert lifetime_of(store, allowed, has_key=True) == lifetime
+    assert lifetime_of(store=store, allowed=allowed, has_key=True) == lifetime
 
 
 @pytest.mark.parametrize("allowed", ["none", "hour"])
 def test_a_request_that_asks_for_more_is_told_which_policy_holds(allowed: Retention) -> None:
     with pytest.raises(RetentionForbidden, match=f"retention={allowed}") as caught:
-        lifetime_of(True, allowed, has_key=True)
+        lifetime_of(store=True, allowed=allowed, has_key=True)
     assert caught.value.param == "store"
     assert f"retention={allowed}" in retention_note(allowed)
 
 
 def test_without_a_key_nothing_is_kept() -> None:
-    assert lifetime_of(None, "day", has_key=False) is None
+    assert lifetime_of(store=None, allowed="day", has_key=False) is None
