@@ -30,6 +30,7 @@ SparewattError                      code                     status  retry
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
 │   ├── ResponseNotFound            response_not_found         404    no
+│   ├── ConversationNotFound        conversation_not_found     404    no
 │   ├── ItemNotFound                item_not_found             404    no     (of a response that is not kept)
 │   ├── AccountNotFound             account_not_found          404    no
 │   ├── ProviderNotFound            provider_not_found         404    no
@@ -221,6 +222,9 @@ class KeyNotFound(NotFound, code="key_not_found"): ...
 
 
 class ResponseNotFound(NotFound, code="response_not_found"): ...
+
+
+class ConversationNotFound(NotFound, code="conversation_not_found"): ...
 
 
 class ItemNotFound(NotFound, code="item_not_found"): ...

@@ -14,6 +14,7 @@ from sparewatt.api.accounts.accounts import (
 )
 from sparewatt.api.accounts.keys import KeyEndpoints
 from sparewatt.api.accounts.sessions import SessionEndpoints
+from sparewatt.api.conversations.conversations import ConversationEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
@@ -80,7 +81,12 @@ def endpoint_groups(services: Services) -> list[object]:
 def _inference_groups(services: Services) -> list[object]:
     clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
     retention_of = services.inference.retention_of
-    shelves = ShelfFactory(store=services.database.responses, rng=services.rng, retention_of=retention_of)
+    shelves = ShelfFactory(
+        store=services.database.responses,
+        documents=services.database.documents,
+        rng=services.rng,
+        retention_of=retention_of,
+    )
     submissions = ResponseSubmissions(
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
@@ -92,6 +98,7 @@ def _inference_groups(services: Services) -> list[object]:
             submissions=submissions, drafts=drafts, auth=services.auth, errors=services.counter, clock=clock
         ),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
+        ConversationEndpoints(shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
         ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
         ModelAliasEndpoints(aliases=services.aliases),

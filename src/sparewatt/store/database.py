@@ -23,6 +23,7 @@ from sparewatt.store.chain_restarts import ChainRestartStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
+from sparewatt.store.documents import DocumentStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.lease_acts import LeaseActStore
@@ -129,6 +130,7 @@ class Database:
         self.power = PowerStore(pool)
         self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
+        self.documents = DocumentStore(pool)
         self.statements = StatementStore(pool)
 
     @classmethod
