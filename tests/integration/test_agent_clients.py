@@ -79,7 +79,7 @@ def test_an_answer_is_whole_though_its_node_was_killed(mortal: Network, name: st
     with subprocess.Popen(command(name, mortal, "stream"), stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
         assert client.stdout.readline() == "begun\n"
-        (busy,) = [name for name, node in nodes(mortal).items() if node["running"]]
+        (busy,) = [each for each, node in nodes(mortal).items() if node["in_flight"]]
         os.kill(pid_of(mortal, busy), signal.SIGKILL)
         text = json.loads(client.stdout.readline())
     assert client.returncode == 0

@@ -147,7 +147,7 @@ def test_no_backup_has_the_prompt_or_what_is_kept_for_an_hour(
     network: Network, said: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "network.tar"
-    made = sparewatt("backup", str(file), f"--data={network.data}", "--plain", env=bare_environment(tmp_path))
+    made = sparewatt("backup", str(file), f"--data={network.data}", env=bare_environment(tmp_path))
     assert made.returncode == 0, made.stderr
     written = file.read_bytes()
     assert said["day"].encode() in written
