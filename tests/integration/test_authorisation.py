@@ -76,6 +76,8 @@ MATRIX = {
     "GET /v1/matches/{match_id}": Row(WHO, GONE, YES, YES),
     "POST /v1/signup": everybody(BAD, body={"email": "no address", "password": "x"}),
     "POST /v1/login": everybody(BAD, body={}),
+    "POST /v1/login/links": known(body={}),
+    "POST /v1/login/link": everybody(BAD, body={}),
     "POST /v1/logout": known(body={}),
     "POST /v1/password": known(BAD, body={}),
     "POST /v1/password/reset-request": everybody(GONE, body={"email": "a@example.org"}),

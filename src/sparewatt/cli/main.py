@@ -44,6 +44,7 @@ SECTIONS = {
         "logout": LazyCommand("sparewatt.cli.accounts.login:logout", "Log out and revoke this machine's key."),
         "use": LazyCommand("sparewatt.cli.accounts.use:use", "Choose the account that commands act as."),
         "whoami": LazyCommand("sparewatt.cli.accounts.login:whoami", "Show who you are here, and what you may do."),
+        "dashboard": LazyCommand("sparewatt.cli.accounts.dashboard:dashboard", "Open the network's page as you."),
         "keys": LazyCommand("sparewatt.cli.accounts.keys:keys", "Create, list, limit and revoke API keys."),
         "password": LazyCommand("sparewatt.cli.accounts.login:password", "Change or reset your password."),
         "credits": LazyCommand("sparewatt.cli.money.credits:credits_", "Show what you have to spend, and get more."),

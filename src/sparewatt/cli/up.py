@@ -84,6 +84,7 @@ Sparewatt is up. Stop it with Ctrl-C.
   Base URL    {ready.base_url}
   API key     {ready.api_key}
   Dashboard   {ready.dashboard_url}
+  Operator    {ready.operator_link}  (once, within ten minutes; then: {program} dashboard --as operator)
   Metrics     {ready.metrics_url or "off"}
 
 Ask it something:

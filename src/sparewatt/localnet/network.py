@@ -96,6 +96,8 @@ class LocalnetInfo:
     """For Prometheus; None if the operator switched metrics off."""
     join_line: str = ""
     """The shell command by which another machine joins as a node."""
+    operator_link: str = ""
+    """Opens the dashboard as the operator, once."""
     chain_url: str | None = None
     """None until the chain is up, or if there is none."""
     contracts: dict[str, str] = field(default_factory=dict)
@@ -300,6 +302,7 @@ class _Network:
             model=DEMO_MODEL,
             metrics_url=await asyncio.to_thread(_metrics_url, self.data),
             join_line=await self._join_line(bootstrap.join_token),
+            operator_link=await self._operator_link(bootstrap.api_key),
         )
 
     def _gateway(self) -> ChildSpec:
@@ -393,6 +396,11 @@ class _Network:
             await asyncio.sleep(POLL_S)
         if wanted and not seen:
             raise StartupError("No node came up in time. The logs are under logs/ in the data directory.")
+
+    async def _operator_link(self, api_key: str) -> str:
+        """A link without which the page still works, for those who log in."""
+        status, reply = await asyncio.to_thread(OwnerApi(f"{self.url}/v1", api_key).send, "/login/links", {})
+        return str(reply["url"]) if status == 201 else f"{self.url}/"
 
     async def _join_line(self, token: str) -> str:
         install = (await _get_json(f"{self.url}/dl")).get("install")

@@ -1176,6 +1176,15 @@ export interface LoginBody {
   password: string;
 }
 
+export interface LoginLink {
+  url: string;
+  expires_at: number;
+}
+
+export interface LoginLinkBody {
+  token: string;
+}
+
 export interface LogoutResult {
   logged_out: boolean;
 }
