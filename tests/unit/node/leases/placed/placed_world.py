@@ -12,6 +12,8 @@ import msgspec
 
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.rng import seeded
+from sparewatt.node.leases.access.link_proxies import LinkProxies
+from sparewatt.node.leases.access.link_proxy import GatewayAddress
 from sparewatt.node.leases.capacity import LeaseCapacity
 from sparewatt.node.leases.machine.folder import MachineFolder
 from sparewatt.node.leases.machine.machine_account import MachineAccount
@@ -31,6 +33,7 @@ from tests.unit.node.leases.lease_world import CHAIN_ID, NODE_KEY, ORDERS, PROVI
 
 IMAGE = "example/job:1"
 SPEED = 50.0
+GATEWAY = GatewayAddress.of("http://127.0.0.1:8484")
 MOVES = "0x" + "9" * 40
 CONTRACTS = ActContracts(CHAIN_ID, ORDERS, MOVES)
 LASTING = (PROGRAM, "say", "hello", "wait", "1000000")
@@ -105,6 +108,7 @@ class Node:
             machine=lambda: whole,
             is_offering=lambda: True,
         )
+        self.proxies = LinkProxies(gateway=GATEWAY, ports=tuple, clock=self.clock, port=0)
         tools = LeaseTools(
             runtime=self.runtime,
             key=NODE_KEY,
@@ -115,6 +119,7 @@ class Node:
             clock=self.clock,
             say=self.said.append,
             notify=self.notes.append,
+            proxies=self.proxies,
             may_claim=lambda: self.offers,
             accepts_update=lambda _checked, _update: self.accepts,
         )
