@@ -43,7 +43,8 @@ def write_image(to: Path, files: ImageFiles, weights: ModelWeights, *, python: P
     manifest = [{"Config": config_name, "RepoTags": [tag], "Layers": [programs.name, model.name]}]
     with tarfile.open(to / "image.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         for layer in (programs, model):
-            tar.addfile(_entry(layer.name, layer.path.stat().st_size), layer.path.open("rb"))
+            with layer.path.open("rb") as opened:
+                tar.addfile(_entry(layer.name, layer.path.stat().st_size), opened)
             layer.path.unlink()  # a copy of everything is enough
         for name, data in ((config_name, config), ("manifest.json", json.dumps(manifest).encode())):
             tar.addfile(_entry(name, len(data)), io.BytesIO(data))

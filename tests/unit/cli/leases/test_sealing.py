@@ -33,6 +33,14 @@ def opened(text: str, key: SigningKey, provider: str, *, attempt: int = 0) -> by
     return open_secret(bytes.fromhex(text[2:]), node_key=key, context=context)
 
 
+def test_candidates_may_be_given_values_of_their_own() -> None:
+    recipients = [SecretRecipient(provider, key.address, key.public_key) for provider, key in PROVIDERS.items()]
+    values = {provider: {"TOKEN": f"join-{number}"} for number, provider in enumerate(PROVIDERS)}
+    made = seal_all(values, recipients, order_id=ORDER_ID, attempt=0)
+    found = [read_named_secret(opened(made[each]["TOKEN"], key, each), "TOKEN") for each, key in PROVIDERS.items()]
+    assert found == ["join-0", "join-1"]
+
+
 def test_each_candidate_opens_its_own_and_no_other() -> None:
     made = sealed()
     for provider, key in PROVIDERS.items():

@@ -12,6 +12,7 @@ import msgspec
 
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.rng import seeded
+from sparewatt.machine.spawn import free_port
 from sparewatt.node.leases.access.link_proxies import LinkProxies
 from sparewatt.node.leases.access.link_proxy import GatewayAddress
 from sparewatt.node.leases.capacity import LeaseCapacity
@@ -40,9 +41,15 @@ LASTING = (PROGRAM, "say", "hello", "wait", "1000000")
 
 
 def task(
-    *, command: tuple[str, ...] = LASTING, image: str = IMAGE, secrets: tuple[str, ...] = (), **changes: Any
+    *,
+    command: tuple[str, ...] = LASTING,
+    image: str = IMAGE,
+    secrets: tuple[str, ...] = (),
+    gateway: bool = False,
+    **changes: Any,
 ) -> LeaseTask:
-    content = write_content(LeaseContent(image=image, command=command, secrets=secrets))
+    document = LeaseContent(image=image, command=command, secrets=secrets, gateway=gateway or msgspec.UNSET)
+    content = write_content(document)
     spec = specification(content, gpus=changes.pop("gpus", 0), secrets=len(secrets))
     ordered = lookup(spec=spec, content=content)
     made = LeaseTask(
@@ -108,7 +115,7 @@ class Node:
             machine=lambda: whole,
             is_offering=lambda: True,
         )
-        self.proxies = LinkProxies(gateway=GATEWAY, ports=tuple, clock=self.clock, port=0)
+        self.proxies = LinkProxies(gateway=GATEWAY, ports=tuple, clock=self.clock, port=free_port())
         tools = LeaseTools(
             runtime=self.runtime,
             key=NODE_KEY,
