@@ -187,4 +187,4 @@ class JoinTokenMaker:
     def __call__(self, lease: Lease) -> str:
         """Raises ApiError, also where the key may not lend nodes."""
         life_s = min(JOIN_TOKEN_LIFE_S_MAX, lease.duration_s + START_S)
-        return self.client.post("/join-tokens", {"life_s": life_s}).parse(JoinToken).token
+        return self.client.post("/join-tokens", {"life_s": life_s, "lease": lease.id}).parse(JoinToken).token
