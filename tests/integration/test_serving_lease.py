@@ -72,10 +72,10 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
         with podman_service(tmp_path_factory.mktemp("engine")) as socket:
             folder, env = tmp_path_factory.mktemp("serving"), {"DOCKER_HOST": f"unix://{socket}"}
             flags = ("--engine=deterministic", "--nodes=1", "--validators=4")
-            with start_network(folder, *flags, chain=True, env=env) as network:
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setenv("DOCKER_HOST", env["DOCKER_HOST"])
-                    yield network
+            started = start_network(folder, *flags, chain=True, env=env)
+            with pytest.MonkeyPatch.context() as patch, started as network:
+                patch.setenv("DOCKER_HOST", env["DOCKER_HOST"])
+                yield network
     finally:  # an agent leaves its table in place: leases outlive it
         subprocess.run(["nft", "delete", "table", "inet", TABLE], capture_output=True, check=False)
 
@@ -123,10 +123,10 @@ def test_a_lease_serves_as_its_renters_node_and_takes_the_node_with_it(network: 
     assert refused.status >= 400, "nobody else is asked instead"
 
 
-def node_earnings(network: Network, node: str) -> float:
-    """Of the renter, whose key the network's own is."""
+def node_earnings(network: Network, node: str) -> int:
+    """In nano-dollars, of the renter, whose key the network's own is."""
     listed = ask(network, "GET", f"/v1/earnings?node={node}").json()["data"]
-    return sum(float(each["owner_usd"]) for each in listed)
+    return sum(each["net_nano"] + each["net_promo_nano"] for each in listed)
 
 
 def execute(network: Network, *words: str) -> bytes:

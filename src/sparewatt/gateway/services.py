@@ -146,10 +146,10 @@ class Services:
             suspect_after_missed=settings.suspect_after_missed,
             offline_after_missed=settings.offline_after_missed,
         )
-        self._make_accounts()
-        self._make_providers(node_links)
         self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
         self.leased_nodes = LeasedNodes(self.market.latest_state, self.database)
+        self._make_accounts()
+        self._make_providers(node_links)
         self._make_market(node_links)
         hosts = own_hosts(settings, port=port, link_port=self.slot.link_port)
         self._make_lease_access(node_links, hosts)
