@@ -16,8 +16,9 @@ from typing import Literal
 import pytest
 from _pytest.mark import ParameterSet
 
-from sparewatt.localnet.demo_model import DEMO_MODEL, find_weights
+from sparewatt.localnet.demo_model import DEMO_MODEL
 from sparewatt.machine.spawn import free_port
+from sparewatt.node.serving_image.weights import installed_weights
 from sparewatt.sim.servers.facts import ServerKind
 from tests.processes import end_process, start_process, tail, wait_until
 
@@ -41,7 +42,7 @@ class Kind:
     ready_path: str = "/health"
 
     def argv(self, port: int) -> list[str]:
-        weights = [str(find_weights())] if self.module == "sparewatt.node.backends.llama_server" else []
+        weights = [str(installed_weights(DEMO_MODEL))] if self.module == "sparewatt.node.backends.llama_server" else []
         return [sys.executable, "-m", self.module, *weights, f"--port={port}", f"--slots={SLOTS}", *self.flags]
 
 

@@ -95,6 +95,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
     if services.market.has_chain:
         chores.append(Chore("market", MARKET_RETRY_S, services.market_relay.run))
         chores.append(Chore("lease_acts", MARKET_RETRY_S, services.lease_acts.run))
+        chores.append(Chore("leased_nodes", 2.0, services.drop_leased_nodes))
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
     if certificate is not None:

@@ -151,7 +151,12 @@ def _account_groups(services: Services) -> list[object]:
         OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=services.login_limiter),
         OperatorEndpoints(accounts=people, pages=services.database.accounts, caches=caches),
         KeyEndpoints(keys=keys, clock=services.clock),
-        JoinTokenEndpoints(tokens=services.tokens, caches=caches, join_line=services.downloads.join_line),
+        JoinTokenEndpoints(
+            tokens=services.tokens,
+            caches=caches,
+            join_line=services.downloads.join_line,
+            order_of=services.order_of_lease,
+        ),
     ]
 
 

@@ -15,9 +15,9 @@ from importlib import resources
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
-from sparewatt.localnet.user_cache import cache_dir, staged
 from sparewatt.machine.backoff import Notify
 from sparewatt.machine.spawn import exits_within, spawn, stop_process
+from sparewatt.machine.user_cache import cache_dir, staged
 
 VERSION = "1.7.1"
 PACKAGES = {("linux", "x86_64"): "@foundry-rs/anvil-linux-amd64"}

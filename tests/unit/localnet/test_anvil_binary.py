@@ -13,7 +13,7 @@ import pytest
 
 from sparewatt.core.errors import StartupError
 from sparewatt.localnet.anvil_binary import PACKAGES, VERSION, find_anvil, npm_argv
-from sparewatt.localnet.user_cache import cache_dir
+from sparewatt.machine.user_cache import cache_dir
 
 
 def program(path: Path, text: str = "#!/bin/sh\n") -> Path:

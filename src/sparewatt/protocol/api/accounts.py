@@ -242,6 +242,8 @@ class PrincipalInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class NewJoinToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     life_s: Annotated[float, Meta(gt=0, le=JOIN_TOKEN_LIFE_S_MAX)] = JOIN_TOKEN_LIFE_S
+    lease: str | None = None
+    """For a node in this lease of yours: it leaves the network when the lease ends."""
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
