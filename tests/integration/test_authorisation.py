@@ -51,6 +51,7 @@ MATRIX = {
     "POST /v1/completions": known(BAD, body={}),
     "POST /v1/embeddings": known(BAD, body={}),
     "POST /v1/responses": known(BAD, body={}),
+    "GET /v1/responses": known(BAD),
     "POST /v1/responses/compact": known(BAD, body={}),
     "POST /v1/responses/input_tokens": known(body={"input": "Hi"}),
     "GET /v1/responses/{response_id}": Row(WHO, GONE, YES, GONE),

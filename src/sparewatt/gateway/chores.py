@@ -204,7 +204,7 @@ async def _check_health(services: Services) -> None:
 
 async def _report_responses(services: Services) -> None:
     """Report which stored responses are written here, and end those that were cancelled at another gateway."""
-    running = services.responses.stored_ids()
+    running = services.responses.ids_with_rows()
     for response_id in await services.database.responses.heartbeat(running) if running else ():
         services.responses.cancel(response_id)
 
