@@ -9,6 +9,8 @@ from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.check_counts import CheckCount
 from sparewatt.store.database import Database
 from sparewatt.store.node_results import KEPT_DAYS, NodeResultCount
+from sparewatt.store.node_tiers import NodeTier
+from sparewatt.trust.tiers import Tier
 from tests.integration.databases import fresh_database
 from tests.unit.protocol.reports import SPECS
 
@@ -49,6 +51,16 @@ async def test_checks_are_counted_by_node_day_and_kind(server: EmbeddedPostgres)
         await store.forget_old()
         assert await store.counts_of(NODE) == [counted]
         assert await store.counts_since(today) == [counted, CheckCount(OTHER, today, "probe", 0, 1, 1.0)]
+        await database.close()
+
+
+async def test_a_tier_that_stays_keeps_its_time(server: EmbeddedPostgres) -> None:
+    async with fresh_database(server) as dsn:
+        database = await Database.connect(dsn)
+        store = database.node_tiers
+        await store.put({NODE: Tier.VERIFIED, OTHER: Tier.COMMUNITY}, unix_s=100.0)
+        await store.put({NODE: Tier.VERIFIED, OTHER: Tier.VERIFIED}, unix_s=200.0)
+        assert await store.all() == {NODE: NodeTier(Tier.VERIFIED, 100.0), OTHER: NodeTier(Tier.VERIFIED, 200.0)}
         await database.close()
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 from sparewatt.core.errors import UnbalancedEntry
 from sparewatt.core.ids import AccountId
-from sparewatt.core.money import Nano, token_cost
+from sparewatt.core.money import Nano, split_by_weight, token_cost
 from sparewatt.ledger import chart
 from sparewatt.ledger.model import Amount, Bill, ClosedJob, Delivery, OpenedJob, RevenueSplit, TokenPrice
 from sparewatt.store.ledger import AttemptRow, JobRow, Posting
@@ -248,8 +248,5 @@ def pro_rata_shares(owed: Mapping[AccountId, Nano], budget: int) -> dict[Account
         return {owner: nano for owner, nano in owed.items() if nano > 0}
     if budget <= 0:
         return {}
-    parts = {owner: divmod(nano * budget, total) for owner, nano in owed.items()}
-    rest = budget - sum(share for share, _ in parts.values())
-    favoured = set(sorted(parts, key=lambda owner: (-parts[owner][1], owner))[:rest])
-    shares = {owner: Nano(share + (owner in favoured)) for owner, (share, _) in parts.items()}
-    return {owner: nano for owner, nano in shares.items() if nano > 0}
+    shares = split_by_weight(budget, owed)
+    return {owner: Nano(nano) for owner, nano in shares.items() if nano > 0}

@@ -34,6 +34,7 @@ from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.market_events import MarketEventStore
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
+from sparewatt.store.node_tiers import NodeTierStore
 from sparewatt.store.node_timings import NodeTimingStore
 from sparewatt.store.payouts import PayoutStore
 from sparewatt.store.pockets import PocketStore
@@ -122,6 +123,7 @@ class Database:
         self.model_aliases = ModelAliasStore(pool)
         self.lease_sites = LeaseSiteStore(pool)
         self.node_results = NodeResultStore(pool)
+        self.node_tiers = NodeTierStore(pool)
         self.node_timings = NodeTimingStore(pool)
         self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
