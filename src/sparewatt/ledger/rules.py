@@ -224,6 +224,20 @@ def redemption_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     return used_up + _move(nano, source=chart.TREASURY, target=chart.earned_by(owner))
 
 
+def era_pool_postings(*, from_fees: int, from_leases: int) -> list[Posting]:
+    """What an era adds to the pool of rewards. Fees of leases are paid on the chain, outside of the books."""
+    whole = from_fees + from_leases
+    return [(chart.REWARDS, whole), (chart.FEES, -from_fees), (chart.DEPOSITS, -from_leases)]
+
+
+def era_payment_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.REWARDS, target=chart.REWARD_PAYOUTS)
+
+
+def reward_deposit_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.DEPOSITS, target=chart.REWARDS)
+
+
 def expired_promo(balance: int, unexpired_grants: Iterable[int], *, reserved: int = 0) -> Nano:
     """What is left of expired grants. The oldest credits are spent first, so unexpired grants are what remains.
 
