@@ -111,7 +111,8 @@ def era_inputs(facts: EraFacts, money: EraMoney) -> EraInputs:
 
 
 def node_inputs(node: EraNode, facts: EraFacts) -> NodeEraInputs:
-    paid = sorted((work.paid_nano // NANO_PER_MICRO for work in node.work), reverse=True)
+    payers = sorted(((work.paid_nano // NANO_PER_MICRO, work.done) for work in node.work), reverse=True)
+    payers = payers[:PAYERS_COUNTED]
     specs, checks_failed = node.specs, sum(count.checks_failed for count in node.counts)
     return NodeEraInputs(
         node=node.node_id,
@@ -126,7 +127,8 @@ def node_inputs(node: EraNode, facts: EraFacts) -> NodeEraInputs:
         failed=sum(count.failed for count in node.counts),
         checks_passed=sum(count.checks_passed for count in node.counts),
         checks_failed=checks_failed,
-        payers_micro=[micro for micro in paid if micro][:PAYERS_COUNTED],
+        payers_micro=[micro for micro, _ in payers],
+        payers_done=[done for _, done in payers],
         fees_micro=sum(work.fee_nano for work in node.work) // NANO_PER_MICRO,
     )
 

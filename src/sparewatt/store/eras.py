@@ -193,6 +193,7 @@ class EraStore(Store):
             await post_transfers_within(connection, draft.transfers)
             if draft.batch is not None:
                 await insert_batch_within(connection, draft.batch, pool_id=REWARD_POOL_ID)
+                await post_transfers_within(connection, draft.batch.transfers)
         return draft.row
 
     @staticmethod

@@ -159,6 +159,7 @@ class PayoutStore(Store):
             for conversion in conversions:
                 await connection.execute(sql("drop_slices"), f"hold:{conversion.id}")
                 await connection.execute(sql("note_hold_converted"), conversion.id, epoch)
+            await post_transfers_within(connection, draft.transfers)
         return draft.batch
 
     async def batches(self, *, before: int | None, limit: int) -> list[PayoutBatchRow]:
@@ -249,11 +250,10 @@ class PayoutStore(Store):
 
 
 async def insert_batch_within(connection: PgConnection, draft: PayoutBatchDraft, *, pool_id: int) -> None:
-    """With its leaves and transfers, within the caller's transaction, which holds the lock of payouts."""
+    """With its leaves; its transfers are the caller's to post. Within a transaction that holds the lock of payouts."""
     await connection.execute(sql("insert_batch"), *_batch_values(draft.batch), pool_id)
     changed = [_leaf_values(draft.batch.epoch, leaf) for leaf in draft.changed]
     await connection.execute(sql("insert_leaves"), *to_columns(changed, width=6), pool_id)
-    await post_transfers_within(connection, draft.transfers)
 
 
 def _undone(epoch: int, *, account_id: str, earned_nano: int, converted_nano: int, unix_s: float) -> Transfer:

@@ -180,7 +180,7 @@ async def test_free_credits_verify_nothing(database: Database, eras: EraService,
     await settle(database, job("free", given, promo=40_000, account=ANN, at=NOON_S + 5))
     await count_up(database, NODE, ERA_S)
     (node,) = read_inputs((await close(eras, clock)).inputs).nodes
-    assert (node.done, node.payers_micro) == (1, [])
+    assert (node.done, node.payers_micro, node.payers_done) == (1, [0], [1])
 
 
 async def test_failures_and_checks_are_counted_once_per_era(

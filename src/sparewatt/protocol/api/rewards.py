@@ -75,6 +75,8 @@ class NodeEraInputs(msgspec.Struct, frozen=True, kw_only=True):
     checks_failed: int
     payers_micro: list[int]
     """What each other account paid for its work with money, the most first. No free credits."""
+    payers_done: list[int]
+    """How many jobs each of them had done, in the same order."""
     fees_micro: int
     """What the network kept of that."""
 
@@ -155,3 +157,95 @@ class EraRewards(msgspec.Struct, frozen=True, kw_only=True):
     """What stays for the next era: parts that nobody qualified for, and less than a millionth of a dollar."""
     nodes: list[NodeReward]
     validators: list[ValidatorReward]
+
+
+# replies
+
+
+class Era(msgspec.Struct, frozen=True, kw_only=True):
+    era: int
+    since: int
+    until: int
+    pool_micro: int
+    pool_usd: str
+    given_micro: int
+    given_usd: str
+    carried_nano: int
+    """What stays in the pool for the next era."""
+    inputs_hash: str
+    """Of the published inputs, as RFC 8785 writes them (Keccak-256), in hex with 0x."""
+    epoch: int | None
+    """The reward batch whose root is on the chain, or will be; None if nothing was given."""
+    root: str | None
+    state: Literal["empty", "ready", "posted", "claimable"]
+    """`ready`: the chain does not have its root yet. `posted`: the root waits for its delay."""
+
+
+class EraList(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[Era]
+    next: str | None
+    held_usd: str
+    """In the pool now, before this era's fees."""
+    held_nano: int
+    era_s: int
+    """How long an era is."""
+
+
+class EraReply(Era, frozen=True, kw_only=True):
+    """An era with everything that it was computed from, and everything that follows."""
+
+    inputs: EraInputs
+    rewards: EraRewards
+
+
+class AccountReward(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node of the account got in one era."""
+
+    era: int
+    until: int
+    node: str
+    availability_micro: int
+    uptime_micro: int
+    quality_micro: int
+    total_micro: int
+    total_usd: str
+
+
+class AccountRewardList(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[AccountReward]
+    next: str | None
+    """An era: `after` of the next page."""
+    waiting_micro: int
+    """In batches whose root the chain does not have."""
+    waiting_usd: str
+    posted_micro: int
+    posted_usd: str
+    claimed_micro: int
+    claimed_usd: str
+
+
+class RewardFunding(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a deposit of the operator into the pool of rewards."""
+
+    id: str
+    posted: bool
+    held_nano: int
+    held_usd: str
+
+
+class RewardTargetBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    to: Literal["account", "bond"]
+    """`bond`: of the node's provider, as long as the network holds its key."""
+
+
+class RewardTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a node's rewards go from its next era on."""
+
+    node: str
+    to: Literal["account", "bond"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import structs
 
 from sparewatt.policy.gpus import GPU_CLASS_WEIGHT
 from sparewatt.protocol.api.rewards import EraInputs, RewardRule, TierReward
@@ -41,6 +42,11 @@ DEFAULT_RULE = RewardRule(
     },
     classes=dict(GPU_CLASS_WEIGHT),
 )
+
+
+def with_share(rule: RewardRule, *, percent: float) -> RewardRule:
+    """An operator's share of the fees."""
+    return structs.replace(rule, share_ppm=round(percent * PPM / 100))
 
 
 def write_inputs(inputs: EraInputs) -> str:

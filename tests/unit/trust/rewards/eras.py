@@ -34,6 +34,7 @@ def a_node(number: int = 1, **changes: Any) -> NodeEraInputs:
         "checks_passed": 10,
         "checks_failed": 0,
         "payers_micro": payers,
+        "payers_done": [25] * len(payers),
         "fees_micro": sum(payers) * FEE_PERCENT // 100,
     }
     return NodeEraInputs(**(given | changes))
