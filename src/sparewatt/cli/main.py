@@ -51,6 +51,8 @@ SECTIONS = {
         "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
         "providers": LazyCommand("sparewatt.cli.providers:providers", "Offer your nodes for leases, with a bond."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
+        "rewards": LazyCommand("sparewatt.cli.money.rewards:rewards", "Show what eras paid, and why."),
+        "trust": LazyCommand("sparewatt.cli.trust:trust", "Compute rewards again from what was published."),
     },
     "Run a network": {
         "up": LazyCommand("sparewatt.cli.up:up", "Start a whole network on this machine."),

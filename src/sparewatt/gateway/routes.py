@@ -36,6 +36,7 @@ from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
+from sparewatt.api.money.rewards import RewardEndpoints
 from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
@@ -63,6 +64,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.responses.shelf import ShelfFactory
 from sparewatt.leasing.changes.change_service import LeaseChangeService
 from sparewatt.leasing.changes.secret_intake import SecretIntake
+from sparewatt.ledger.payouts import PayoutService
 
 
 def endpoint_groups(services: Services) -> list[object]:
@@ -201,9 +203,25 @@ def _money_groups(services: Services) -> list[object]:
             accounts=people,
             payouts=database.payouts,
             settlement=money.settlement,
+            rewards=database.reward_payouts,
+            reward_settlement=PayoutService(database.reward_payouts, clock=clock),
             on_chain=money.on_chain,
             public_limiter=services.public_limits.published,
             clock=clock,
+        ),
+        RewardEndpoints(
+            accounts=people,
+            eras=database.eras,
+            payouts=database.reward_payouts,
+            books=database.ledger,
+            credits=money.credits,
+            providers=database.providers,
+            nodes=table,
+            owners=services.links.owners,
+            era_s=services.eras.era_s,
+            public_limiter=services.public_limits.published,
+            clock=clock,
+            rng=services.rng,
         ),
         LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
     ]
