@@ -867,6 +867,7 @@ export interface LeaseBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
   id?: string | null;
 }
@@ -1030,6 +1031,7 @@ export interface LeaseOrderBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
 }
 
@@ -1640,6 +1642,7 @@ export interface NetworkTotals {
 
 export interface NewJoinToken {
   life_s?: number;
+  lease?: string | null;
 }
 
 /** The name and limits of a new key, and what it may do. */

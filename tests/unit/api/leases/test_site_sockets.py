@@ -34,15 +34,18 @@ class PortNode(FakeNode):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         stream.opened()
         pumps = [asyncio.create_task(each) for each in (self._in(stream, writer), self._out(stream, reader))]
-        await asyncio.wait(pumps)
-        writer.close()
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            writer.transport.abort()
         stream.finish(StreamEnd())
 
     async def _in(self, stream: TrafficStream, writer: asyncio.StreamWriter) -> None:
         while (item := await stream.receive()) is not None and item.op is not TrafficOp.EOF:
             writer.write(item.payload)
             await writer.drain()
-        writer.close()
 
     async def _out(self, stream: TrafficStream, reader: asyncio.StreamReader) -> None:
         try:
@@ -106,6 +109,9 @@ async def site() -> AsyncIterator[SocketWorld]:
         async with world.client.post("/v1/leases/web/site", json={"port": 8080}, headers=bearer(RENTER)) as reply:
             made = await reply.json()
         yield SocketWorld(world, tenant, f"{made['lease']}.localhost:1")
+    for task in node.tasks:
+        task.cancel()
+    await asyncio.gather(*node.tasks, return_exceptions=True)
     await runner.cleanup()
 
 
