@@ -62,6 +62,7 @@ from sparewatt.leasing.access.lease_sites import LeaseSites
 from sparewatt.leasing.access.stream_places import StreamPlaces
 from sparewatt.leasing.access.tickets import AccessTickets
 from sparewatt.leasing.access.traffic_hub import TrafficHub
+from sparewatt.leasing.era_standing import MarketStanding
 from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.leasing.node_keys import NodeKeyRequests
@@ -79,6 +80,7 @@ from sparewatt.leasing.running.leased_nodes import LeasedNodes
 from sparewatt.leasing.running.task_relay import TaskRelay
 from sparewatt.leasing.running.tasks import act_contracts_of
 from sparewatt.ledger.chain_request_client import ChainRequestClient
+from sparewatt.ledger.eras import EraService
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.machine.stranger_http import DialRules, StrangerClient
 from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
@@ -93,6 +95,7 @@ from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.telemetry.metrics.collector import LoopLag, MetricsCollector
 from sparewatt.telemetry.metrics.server import MetricsServer
 from sparewatt.telemetry.pulse_counts import PulseCounts
+from sparewatt.trust.rewards.rule import DEFAULT_RULE, with_share
 
 REQUEST_SECRET_BYTES = 32
 DEVELOPMENT_BEAT_MS, PUBLIC_BEAT_MS = 2_000, 15_000
@@ -375,6 +378,13 @@ class Services:
             index=self.market, matches=self.database.lease_matches, leases=self.make_lease_orders, clock=self.clock
         )
         self.recent_votes = RecentVoteCounts(index=self.market, matches=self.database.lease_matches, clock=self.clock)
+        self.eras = EraService(
+            database=self.database,
+            chain=MarketStanding(self.market, self.database.lease_matches),
+            clock=self.clock,
+            era_s=round(self.settings.era_hours * 3_600),
+            rule=with_share(DEFAULT_RULE, percent=self.settings.reward_share_percent),
+        )
 
     def _make_lease_access(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
         """How renters reach their leases."""

@@ -20,9 +20,11 @@ from sparewatt.store.chain import ChainStore
 from sparewatt.store.chain_audit import ChainAuditStore
 from sparewatt.store.chain_requests import ChainRequestStore
 from sparewatt.store.chain_restarts import ChainRestartStore
+from sparewatt.store.check_counts import CheckCountStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
+from sparewatt.store.eras import EraStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.lease_acts import LeaseActStore
@@ -33,8 +35,9 @@ from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.market_events import MarketEventStore
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
+from sparewatt.store.node_tiers import NodeTierStore
 from sparewatt.store.node_timings import NodeTimingStore
-from sparewatt.store.payouts import PayoutStore
+from sparewatt.store.payouts import REWARD_POOL_ID, PayoutStore
 from sparewatt.store.pockets import PocketStore
 from sparewatt.store.power import PowerStore
 from sparewatt.store.providers import ProviderStore
@@ -113,18 +116,22 @@ class Database:
         self.chain_audit = ChainAuditStore(pool)
         self.chain_requests = ChainRequestStore(pool)
         self.chain_restarts = ChainRestartStore(pool)
+        self.check_counts = CheckCountStore(pool)
         self.history = HistoryStore(pool)
         self.market_events = MarketEventStore(pool)
         self.lease_acts = LeaseActStore(pool)
         self.lease_matches = LeaseMatchStore(pool)
         self.lease_orders = LeaseOrderStore(pool)
         self.ledger = LedgerStore(pool)
+        self.eras = EraStore(pool, self.ledger)
         self.model_aliases = ModelAliasStore(pool)
         self.lease_sites = LeaseSiteStore(pool)
         self.node_results = NodeResultStore(pool)
+        self.node_tiers = NodeTierStore(pool)
         self.node_timings = NodeTimingStore(pool)
         self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
+        self.reward_payouts = PayoutStore(pool, self.ledger, pool_id=REWARD_POOL_ID)
         self.pockets = PocketStore(pool, self.ledger)
         self.credit_holds = CreditHoldStore(pool)
         self.exits = ExitStore(pool)

