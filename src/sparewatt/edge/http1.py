@@ -76,10 +76,14 @@ class RequestHead(NamedTuple):
         return self.method == b"GET" and self.path == LINK_PATH and upgrade == "websocket"
 
     @property
+    def offers_socket(self) -> bool:
+        """Whether the client would go on with WebSocket."""
+        return self.method == b"GET" and self.headers.get("upgrade", "").lower() == "websocket"
+
+    @property
     def is_socket(self) -> bool:
-        """Whether somebody opens a WebSocket at a path that has one; elsewhere the offer is left out."""
-        upgrade = self.headers.get("upgrade", "").lower()
-        return self.method == b"GET" and upgrade == "websocket" and _SOCKET_PATH.fullmatch(self.path) is not None
+        """Whether somebody opens a WebSocket at a path that has one."""
+        return self.offers_socket and _SOCKET_PATH.fullmatch(self.path) is not None
 
     @property
     def is_expecting(self) -> bool:
@@ -171,6 +175,10 @@ class RequestReader(Protocol):
 
     def on_request_end(self, error: SparewattError | None) -> None:
         """The body is complete. `error`: why its trailer fields are refused."""
+
+    def takes_socket(self, head: RequestHead) -> bool:
+        """Whether an offered WebSocket may be taken; else the offer is left out of the request."""
+        ...
 
     def on_upgrade(self, rest: bytes) -> None:
         """The bytes after an upgrade head belong to another protocol."""
@@ -289,7 +297,7 @@ class RequestParser:
         head = RequestHead(
             llhttp.get_method(), self._target, llhttp.get_http_version(), llhttp.should_keep_alive(), headers
         )
-        if "upgrade" in headers and llhttp.should_upgrade() and not head.is_socket:
+        if "upgrade" in headers and llhttp.should_upgrade() and not self._reader.takes_socket(head):
             self._rewritten = head.to_bytes(without=_UPGRADE_FIELDS)
             return
         size_bytes, self._fields_bytes = self._fields_bytes + len(self._target), 0

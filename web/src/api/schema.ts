@@ -1224,6 +1224,10 @@ export interface LeaseTopUpBody {
 export interface LeaseUpdateBody {
   hourly_usd?: number | string | null;
   duration?: string | number | null;
+  image?: string | null;
+  command?: string[] | string | null;
+  env?: Record<string, string | number | boolean> | string[];
+  unset?: string[];
   max_spend?: number | string | null;
   dry_run?: boolean;
   id?: string | null;

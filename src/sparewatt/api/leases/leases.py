@@ -93,10 +93,11 @@ class LeaseEndpoints:
 
     @endpoint("GET /v1/leases/{lease}", access="lease")
     async def show_lease(self, request: web.Request, principal: Principal) -> LeaseDetails:
-        """Show a lease of yours by its id, its order's id, or its name, with what was ordered."""
+        """Show a lease of yours by its id, its order's id, or its name, with what runs."""
         view, row = self._view(), await self._find(request, principal)
         missing = await self.secrets.missing(row) if view is not None else []
-        return write_details(view, row, missing_secrets=missing, unix_s=self.clock.unix_s())
+        running = await self.orders.running_spec(row)
+        return write_details(view, row, running=running, missing_secrets=missing, unix_s=self.clock.unix_s())
 
     @endpoint("POST /v1/leases/{lease}/cancel", access="lease", body=LeaseActBody)
     async def cancel_lease(self, request: web.Request, principal: Principal) -> LeaseChanged:

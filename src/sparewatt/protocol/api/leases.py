@@ -175,7 +175,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 class LeaseDetails(Lease, frozen=True, kw_only=True):
     content: dict[str, Any]
-    """The content document: image, command, environment, ports and the names of secrets. Every bidder can read it."""
+    """The content document: image, command, environment, ports and the names of secrets. Every bidder can read it.
+    After an accepted update it is the one that runs."""
     content_hash: str
     missing_secrets: list[str] = []
     """Names whose values its provider was not sent: it waits for them."""
