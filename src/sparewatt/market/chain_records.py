@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparewatt.market.accrual import PaymentStream
+from sparewatt.market.lease_uptime import UptimeTally
 from sparewatt.protocol.contracts.match import NO_PROVIDER, CertificateRecord, OrderTerms
 from sparewatt.protocol.contracts.reasons import OrderOutcome
 from sparewatt.trust.lease_record import EndedTerm
@@ -137,6 +138,10 @@ class LeaseRecord:
     """By the rate, for these seconds."""
     paused_s: int = 0
     """Of all pauses that have ended, over all its providers."""
+    uptime: UptimeTally = UptimeTally()
+    """Over all its providers, up to the last event that changed it."""
+    held_by: frozenset[str] = frozenset()
+    """All providers that ever had it."""
     closed_at: int | None = None
     close_reason: int | None = None
 

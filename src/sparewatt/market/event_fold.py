@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sparewatt.market.accrual import PaymentStream
+from sparewatt.market.accrual import PaymentStream, paid_until_of
 from sparewatt.market.chain_records import (
     ENDED_ORDER_STATES,
     AcceptedCertificate,
@@ -31,6 +31,8 @@ from sparewatt.market.chain_records import (
     WeightChange,
     WeightHistory,
 )
+from sparewatt.market.lease_uptime import UptimeSpan, down_from, running_from, turned
+from sparewatt.market.reopening import next_attempt_at
 from sparewatt.market.voting_record import CertificateVotes, count_votes
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.contracts.match import NO_PROVIDER, Award, CertificateRecord, OrderTerms, Task
@@ -92,6 +94,19 @@ def _provider_lookup(state: MarketState, event: ChainEvent) -> None:
         certificate=None,
         failed=old.failed if old else frozenset(),
     )
+    _note_unplaced(state, order_id, event)
+
+
+def _note_unplaced(state: MarketState, order_id: str, event: ChainEvent) -> None:
+    """A lease without a provider waits for its renter, unless an auction is open or one opens by itself."""
+    lease, order = state.leases.get(order_id), state.orders.get(order_id)
+    if lease is None or order is None or lease.state is not LeaseState.UNPLACED:
+        return
+    if lease.uptime.span is UptimeSpan.PAUSED:
+        return  # its renter did not want it to run
+    has_auction = order.state is OrderState.OPEN or next_attempt_at(state, order) is not None
+    span = UptimeSpan.DOWN if has_auction else UptimeSpan.WAITING
+    state.leases[order_id] = replace(lease, uptime=turned(lease.uptime, span, at=event.unix_s))
 
 
 def _terms(values: list[Any]) -> OrderTerms:
@@ -154,6 +169,7 @@ def _order_unmatched(state: MarketState, event: ChainEvent) -> None:
     order = state.orders.get(event.args["order_id"])
     if order is not None:
         state.orders[order.order_id] = replace(order, state=OrderState.UNMATCHED, reason=event.args["reason"])
+        _note_unplaced(state, order.order_id, event)
 
 
 def _attempt_expired(state: MarketState, event: ChainEvent) -> None:
@@ -203,6 +219,7 @@ def _lease_created(state: MarketState, event: ChainEvent) -> None:
         locked_uusd=args["locked_uusd"],
         confirm_by=args["confirm_by"],
         created_at=event.unix_s,
+        held_by=frozenset({args["provider"]}),
     )
     state.leases[lease_id] = first if old is None else _next_term(old, first)
 
@@ -211,6 +228,7 @@ def _next_term(old: LeaseRecord, given: LeaseRecord) -> LeaseRecord:
     """Of the terms before, the contract keeps the times; the new provider has confirmed nothing yet."""
     return replace(
         old,
+        held_by=old.held_by | given.held_by,
         state=given.state,
         provider=given.provider,
         term=given.term,
@@ -240,7 +258,8 @@ def _of_lease(change: _LeaseChange) -> Callable[[MarketState, ChainEvent], None]
 
 def _confirmed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     details = event.args["details_hash"]
-    return replace(lease, state=LeaseState.ACTIVE, running_since=event.unix_s, details_hash=details)
+    uptime = running_from(lease.uptime, at=event.unix_s, rate_uusd=lease.rate_uusd)
+    return replace(lease, state=LeaseState.ACTIVE, running_since=event.unix_s, details_hash=details, uptime=uptime)
 
 
 def _counted(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
@@ -254,7 +273,10 @@ def _counted(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
 
 def _paused(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     lease = _counted(lease, event)
-    return replace(lease, state=LeaseState.PAUSED, paused_at=event.unix_s, pause_reason=event.args["reason"])
+    uptime = turned(lease.uptime, UptimeSpan.PAUSED, at=event.unix_s)
+    return replace(
+        lease, state=LeaseState.PAUSED, paused_at=event.unix_s, pause_reason=event.args["reason"], uptime=uptime
+    )
 
 
 def _resumed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
@@ -303,9 +325,28 @@ def _lease_handed_over(state: MarketState, event: ChainEvent) -> None:
     lease = state.leases.get(args["lease_id"])
     if lease is not None:
         _end_term(state, _counted(lease, event), args["provider"], _hand_over_result(event), event)
+        state.leases[lease.lease_id] = _without_provider(state, lease, event)
     _of_lease(_vacated)(state, event)
     if args["compensation"] > 0:
         _note_failed(state, args["lease_id"], args["provider"])
+
+
+def _without_provider(state: MarketState, lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    """Down from now on; if validators say so, from the second that they paid it until. A pause stays one."""
+    if lease.state is LeaseState.PAUSED:
+        return lease
+    at = since = event.unix_s
+    if event.args["reason"] == HandOverReason.DOWN:
+        since = _down_since(state, lease.lease_id, at=at)
+    return replace(lease, uptime=down_from(lease.uptime, since=since, at=at))
+
+
+def _down_since(state: MarketState, lease_id: str, *, at: int) -> int:
+    """No event names it, but the pay was stopped there: at least `down_s` ago, and earlier if it was paid less."""
+    order, stream = state.orders.get(lease_id), state.streams.get(lease_id)
+    latest = at - (order.terms.down_s if order is not None else 0)
+    paid_until = stream.paid_until if stream is not None else None
+    return latest if paid_until is None else min(latest, paid_until)
 
 
 def _hand_over_result(event: ChainEvent) -> TermResult:
@@ -344,6 +385,7 @@ def _lease_updated(state: MarketState, event: ChainEvent) -> None:
     state.orders[order.order_id] = replace(order, spec_hash=args["spec_hash"])
     state.leases[lease.lease_id] = replace(
         _counted(lease, event),
+        uptime=running_from(lease.uptime, at=event.unix_s, rate_uusd=args["rate_uusd"]),
         rate_uusd=args["rate_uusd"],
         running_since=event.unix_s,
         update_seq=args["seq"],
@@ -354,7 +396,10 @@ def _lease_updated(state: MarketState, event: ChainEvent) -> None:
 def _closed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     reason = event.args["reason"]
     lease = _count_pause(_counted(lease, event), event)
-    return replace(lease, state=LeaseState.CLOSED, locked_uusd=0, closed_at=event.unix_s, close_reason=reason)
+    uptime = turned(lease.uptime, UptimeSpan.ENDED, at=event.unix_s)
+    return replace(
+        lease, state=LeaseState.CLOSED, locked_uusd=0, closed_at=event.unix_s, close_reason=reason, uptime=uptime
+    )
 
 
 def _lease_closed(state: MarketState, event: ChainEvent) -> None:
@@ -406,11 +451,12 @@ def _stream_settled(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
     amount = event.args["amount"]
     paid = stream.paid_uusd + amount if stream.rate_uusd else stream.paid_uusd
     charged = stream.charged_uusd + amount
-    return replace(stream, deposit_uusd=event.args["deposit"], paid_uusd=paid, charged_uusd=charged)
+    fee = stream.fee_uusd + event.args["fee"]
+    return replace(stream, deposit_uusd=event.args["deposit"], paid_uusd=paid, charged_uusd=charged, fee_uusd=fee)
 
 
 def _stream_stopped(stream: PaymentStream, _event: ChainEvent) -> PaymentStream:
-    return replace(stream, rate_uusd=0, since=0, end_at=0, paid_uusd=0)
+    return replace(stream, rate_uusd=0, since=0, end_at=0, paid_uusd=0, paid_until=paid_until_of(stream))
 
 
 def _refunded(stream: PaymentStream, event: ChainEvent) -> PaymentStream:

@@ -847,6 +847,7 @@ export interface Lease {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
 }
 
 export interface LeaseActBody {
@@ -915,6 +916,7 @@ export interface LeaseDetails {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
   content: Record<string, unknown>;
   content_hash: string;
   missing_secrets: string[];
@@ -1141,6 +1143,17 @@ export interface LeaseUpdated {
   top_up: LeaseRequestInfo | null;
   accepted: boolean;
   lease: Lease;
+}
+
+/** By the chain's events, as of `as_of`: of the time since its first start in which it was to run, how much it ran. */
+export interface LeaseUptime {
+  as_of: number;
+  percent: string;
+  running_s: number;
+  down_s: number;
+  paused_s: number;
+  waiting_s: number;
+  outages: number;
 }
 
 export interface LedgerAudit {

@@ -1,5 +1,5 @@
 // What a lease costs, what an act on it means, and what happened to it, in words.
-import type { ActorName, Lease, LeaseEnding, LeaseEvent, LeaseMoney } from "../api/schema.ts";
+import type { ActorName, Lease, LeaseEnding, LeaseEvent, LeaseMoney, LeaseUptime } from "../api/schema.ts";
 import { capitalized, duration, exactTime, usd } from "../lib/format.ts";
 import { closeText } from "./orderText.ts";
 import type { LeaseAction } from "./leaseSteps.ts";
@@ -48,6 +48,13 @@ export function warningText({ warning, grace_ends_at }: LeaseMoney): string | nu
 export function spentShare({ spent_usd, left_usd }: Pick<LeaseMoney, "spent_usd" | "left_usd">): number {
   const [spent, left] = [Number(spent_usd), Number(left_usd)];
   return spent + left > 0 ? spent / (spent + left) : 0;
+}
+
+/** What the uptime counts, and what not. */
+export function uptimeHint({ running_s, down_s, outages, paused_s, waiting_s }: LeaseUptime): string {
+  const down = outages ? `, was down ${duration(down_s)} in ${outages === 1 ? "one outage" : `${outages} outages`}` : "";
+  const aside = [paused_s > 0 && `${duration(paused_s)} paused`, waiting_s > 0 && `${duration(waiting_s)} in which a new auction waited for you`].filter(Boolean);
+  return `By the chain, over all its providers: ran ${duration(running_s)}${down}.${aside.length ? ` Not counted: ${aside.join(", ")}.` : ""}`;
 }
 
 /** What an act costs or gives back, before one says yes. */

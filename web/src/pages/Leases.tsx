@@ -12,7 +12,7 @@ import { Time } from "@/components/Time";
 import { capitalized, count, duration, exactTime, usd } from "@/lib/format";
 import { useNow } from "@/lib/now";
 import { ProviderName } from "@/market/names";
-import { leaseTotals, runwayText } from "@/market/leaseText";
+import { leaseTotals, runwayText, uptimeHint } from "@/market/leaseText";
 import { closeText, nextAttemptText } from "@/market/orderText";
 import { reasonText } from "@/market/reasons";
 import { StateBadge } from "@/market/StateBadge";
@@ -127,6 +127,12 @@ const COLUMNS: Column<Lease>[] = [
   { name: "Price", cell: ({ order }) => (order?.lease ? `${usd(order.lease.hourly_usd)}/h` : "–"), isNumber: true },
   { name: "Deposit left", cell: (row) => <Deposit of={row} />, isNumber: true },
   { name: "Runs for", cell: (row) => <Runway of={row} />, sortBy: (row) => row.money?.runs_until ?? 0, isNumber: true },
+  {
+    name: "Uptime",
+    cell: ({ uptime }) => (uptime ? <span title={uptimeHint(uptime)}>{uptime.percent} %</span> : "–"),
+    sortBy: ({ uptime }) => Number(uptime?.percent ?? 0),
+    isNumber: true,
+  },
   { name: "Ordered", cell: (row) => <Time at={row.created_at} />, sortBy: (row) => row.created_at },
   { name: "", cell: (row) => <EndLease lease={row} /> },
 ];

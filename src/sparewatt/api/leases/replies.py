@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from sparewatt.api.leases.money_replies import write_ending, write_money
+from sparewatt.api.leases.uptime_replies import write_uptime
 from sparewatt.api.market.replies import ORDER_STATES, order_reply, usd
 from sparewatt.market.chain_view import ChainView
 from sparewatt.protocol.api.leases import (
@@ -57,6 +58,7 @@ def write_lease(view: ChainView | None, row: LeaseOrderRow, *, unix_s: float) ->
         max_spend_usd=None if row.max_spend_micro is None else usd(row.max_spend_micro),
         money=None if view is None or order is None else write_money(view, order, row.lease_id, unix_s=unix_s),
         ending=None if view is None or order is None else write_ending(view, order),
+        uptime=None if view is None or order is None else write_uptime(view, order, unix_s=unix_s),
     )
 
 

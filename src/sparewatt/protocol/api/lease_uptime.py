@@ -1,0 +1,21 @@
+"""The uptime of a lease over its failovers, in replies about leases."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class LeaseUptime(msgspec.Struct, frozen=True, kw_only=True):
+    """By the chain's events, as of `as_of`: of the time since its first start in which it was to run, how much it ran."""
+
+    as_of: int
+    percent: str
+    """Rounded down to hundredths: `100`, `99.97`."""
+    running_s: int
+    down_s: int
+    """No provider ran it: from the second up to which the last one was paid until the next confirmed its start."""
+    paused_s: int
+    """Not counted: by its renter or an empty deposit, with the start after it."""
+    waiting_s: int
+    """Not counted: it needed a new auction that only its renter could open."""
+    outages: int
