@@ -138,7 +138,7 @@ class LeaseRecord:
     """By the rate, for these seconds."""
     paused_s: int = 0
     """Of all pauses that have ended, over all its providers."""
-    uptime: UptimeTally = UptimeTally()
+    uptime: UptimeTally = field(default_factory=UptimeTally)
     """Over all its providers, up to the last event that changed it."""
     held_by: frozenset[str] = frozenset()
     """All providers that ever had it."""

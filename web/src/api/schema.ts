@@ -1145,7 +1145,7 @@ export interface LeaseUpdated {
   lease: Lease;
 }
 
-/** By the chain's events, as of `as_of`: of the time since its first start in which it was to run, how much it ran. */
+/** How much of the time since its first start it ran, of that in which it was to run; by the chain's events. */
 export interface LeaseUptime {
   as_of: number;
   percent: string;

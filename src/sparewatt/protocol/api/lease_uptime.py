@@ -6,7 +6,7 @@ import msgspec
 
 
 class LeaseUptime(msgspec.Struct, frozen=True, kw_only=True):
-    """By the chain's events, as of `as_of`: of the time since its first start in which it was to run, how much it ran."""
+    """How much of the time since its first start it ran, of that in which it was to run; by the chain's events."""
 
     as_of: int
     percent: str
