@@ -148,6 +148,8 @@ MATRIX = {
     "POST /v1/treasury/fund": operators(body={"usd": "1"}),
     "GET /v1/ledger/audit": operators(),
     "POST /v1/ledger/rebuild": operators(body={}),
+    "GET /v1/ledger/uptime": operators(),
+    "POST /v1/ledger/uptime/fund": operators(body={"usd": "1"}),
     "GET /v1/chain": known(),
     "GET /v1/market/tables": everybody(),
     "GET /v1/market/orders": known((409,)),

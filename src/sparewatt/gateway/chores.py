@@ -41,6 +41,9 @@ MEMORY_S = 5.0
 MARKET_RETRY_S = 0.5
 """Until the market is followed again, after Postgres was away."""
 
+UPTIME_CREDITS_S = 2.0
+"""Until a lease that has ended is ruled on, once its end is final."""
+
 Work = Callable[[], Awaitable[object]]
 
 
@@ -95,6 +98,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
     if services.market.has_chain:
         chores.append(Chore("market", MARKET_RETRY_S, services.market_relay.run))
         chores.append(Chore("lease_acts", MARKET_RETRY_S, services.lease_acts.run))
+        chores.append(Chore("uptime_credits", UPTIME_CREDITS_S, services.uptime_credits.run))
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
     if certificate is not None:

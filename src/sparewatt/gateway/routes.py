@@ -36,6 +36,7 @@ from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
+from sparewatt.api.money.uptime_fund import UptimeFundEndpoints
 from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
@@ -193,6 +194,7 @@ def _money_groups(services: Services) -> list[object]:
             clock=clock,
         ),
         LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
+        UptimeFundEndpoints(fund=money.uptime_fund, credits=database.uptime_credits, rng=services.rng),
     ]
 
 
@@ -204,7 +206,7 @@ def _lease_groups(services: Services) -> list[object]:
         ProviderEndpoints(
             providers=services.providers, accounts=services.people, nodes=services.table, rng=services.rng
         ),
-        LeaseEndpoints(orders=orders, secrets=secrets, clock=clock, rng=rng),
+        LeaseEndpoints(orders=orders, secrets=secrets, uptime_credits=services.uptime_credits, clock=clock, rng=rng),
         LeaseChangeEndpoints(changes=LeaseChangeService(orders), clock=clock, rng=rng),
         LeaseSecretEndpoints(orders=orders, secrets=secrets, chain=services.database.chain),
         LeaseMatchEndpoints(limiter=services.auth, matches=services.lease_matches),

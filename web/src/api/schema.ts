@@ -1154,6 +1154,15 @@ export interface LeaseUptime {
   paused_s: number;
   waiting_s: number;
   outages: number;
+  credit: LeaseUptimeCredit | null;
+}
+
+/** What the operator's fund credits the renter of a lease that ended below 99.9 %. */
+export interface LeaseUptimeCredit {
+  state: "credited" | "due" | "none";
+  usd: string;
+  text: string;
+  at: number | null;
 }
 
 export interface LedgerAudit {
@@ -2367,6 +2376,44 @@ export interface UptimeCalendar {
   data: CalendarDay[];
   node: string;
   name: string;
+}
+
+export interface UptimeCreditEntry {
+  lease: string;
+  order: string;
+  account: string;
+  percent: string;
+  due_usd: string;
+  credited_usd: string | null;
+  credited_at: number | null;
+  ended_at: number;
+  reason: string | null;
+}
+
+/** What the operator put aside to credit renters whose leases were down. */
+export interface UptimeFundBalance {
+  balance_usd: string;
+  balance_nano: number;
+  daily_limit_usd: string;
+  daily_limit_nano: number;
+  credited_today_usd: string;
+  credited_today_nano: number;
+  waiting_usd: string;
+  waiting_nano: number;
+  waiting_leases: number;
+  goal_percent: string;
+}
+
+/** The result of funding it. */
+export interface UptimeFundPosting {
+  id: string;
+  posted: boolean;
+  fund: UptimeFundBalance;
+}
+
+export interface UptimeFundReply {
+  fund: UptimeFundBalance;
+  data: UptimeCreditEntry[];
 }
 
 /** The jobs of one day, model or key. */

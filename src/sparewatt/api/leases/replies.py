@@ -8,6 +8,7 @@ from sparewatt.api.leases.money_replies import write_ending, write_money
 from sparewatt.api.leases.uptime_replies import write_uptime
 from sparewatt.api.market.replies import ORDER_STATES, order_reply, usd
 from sparewatt.market.chain_view import ChainView
+from sparewatt.protocol.api.lease_uptime import LeaseUptimeCredit
 from sparewatt.protocol.api.leases import (
     Lease,
     LeaseChanged,
@@ -33,8 +34,10 @@ def phase_of(view: ChainView | None, row: LeaseOrderRow) -> LeasePhase:
     return "sending" if row.order_id is None else "open"
 
 
-def write_lease(view: ChainView | None, row: LeaseOrderRow, *, unix_s: float) -> Lease:
-    """`view`: None while the market cannot be read."""
+def write_lease(
+    view: ChainView | None, row: LeaseOrderRow, *, unix_s: float, credit: LeaseUptimeCredit | None = None
+) -> Lease:
+    """`view`: None while the market cannot be read. `credit`: what was ruled on its uptime."""
     order = None if view is None or row.order_id is None else view.latest.orders.get(row.order_id)
     spec, terms = row.specification, None if row.params is None else row.params.terms
     return Lease(
@@ -58,14 +61,19 @@ def write_lease(view: ChainView | None, row: LeaseOrderRow, *, unix_s: float) ->
         max_spend_usd=None if row.max_spend_micro is None else usd(row.max_spend_micro),
         money=None if view is None or order is None else write_money(view, order, row.lease_id, unix_s=unix_s),
         ending=None if view is None or order is None else write_ending(view, order),
-        uptime=None if view is None or order is None else write_uptime(view, order, unix_s=unix_s),
+        uptime=None if view is None or order is None else write_uptime(view, order, unix_s=unix_s, credit=credit),
     )
 
 
 def write_details(
-    view: ChainView | None, row: LeaseOrderRow, *, missing_secrets: list[str], unix_s: float
+    view: ChainView | None,
+    row: LeaseOrderRow,
+    *,
+    missing_secrets: list[str],
+    unix_s: float,
+    credit: LeaseUptimeCredit | None = None,
 ) -> LeaseDetails:
-    lease, content = write_lease(view, row, unix_s=unix_s), row.content or "{}"
+    lease, content = write_lease(view, row, unix_s=unix_s, credit=credit), row.content or "{}"
     fields = {name: getattr(lease, name) for name in lease.__struct_fields__}
     return LeaseDetails(
         **fields,

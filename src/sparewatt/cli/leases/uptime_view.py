@@ -16,7 +16,8 @@ def list_uptime(lease: Lease) -> str:
 def uptime_facts(uptime: LeaseUptime | None) -> list[tuple[str, str]]:
     if uptime is None:
         return []
-    return [("Uptime", _describe(uptime))]
+    credit = [] if uptime.credit is None else [("Credit", uptime.credit.text)]
+    return [("Uptime", _describe(uptime)), *credit]
 
 
 def _describe(uptime: LeaseUptime) -> str:

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+
+class LeaseUptimeCredit(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator's fund credits the renter of a lease that ended below 99.9 %."""
+
+    state: Literal["credited", "due", "none"]
+    usd: str
+    """Credited, or still due."""
+    text: str
+    """`credited $0.05 for 99.20 %`, or why not, or why not yet."""
+    at: float | None = None
+    """When it was credited."""
 
 
 class LeaseUptime(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,3 +33,5 @@ class LeaseUptime(msgspec.Struct, frozen=True, kw_only=True):
     waiting_s: int
     """Not counted: it needed a new auction that only its renter could open."""
     outages: int
+    credit: LeaseUptimeCredit | None = None
+    """Of a lease that has ended and was ruled on; None if it was up for 99.9 % or more."""

@@ -149,6 +149,12 @@ def test_uptime_says_what_counts_and_what_does_not(network: FakeNetwork, run: Ru
     assert "99.20 %" in run("lease", "list").stdout
 
 
+def test_a_credit_is_shown_under_the_uptime(network: FakeNetwork, run: Run) -> None:
+    credit = {"state": "credited", "usd": "0.05", "text": "credited $0.05 for 99.20 %", "at": 1.0}
+    network.on("GET /v1/leases/train", details(RUNNING | {"uptime": UPTIME | {"credit": credit}}))
+    assert "credited $0.05 for 99.20 %" in run("lease", "show", "train").stdout
+
+
 def test_a_lease_that_has_not_started_shows_no_uptime(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/leases/train", details(RUNNING))
     assert "Uptime" not in run("lease", "show", "train").stdout
