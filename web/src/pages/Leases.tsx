@@ -17,7 +17,7 @@ import { closeText, nextAttemptText } from "@/market/orderText";
 import { reasonText } from "@/market/reasons";
 import { StateBadge } from "@/market/StateBadge";
 import { EndLease } from "./leases/EndLease";
-import { OrderForm } from "./leases/OrderForm";
+import { OrderWizard } from "./leases/OrderWizard";
 
 export default function Leases({ isOrdering }: { isOrdering: boolean }) {
   const network = useNetwork();
@@ -44,7 +44,7 @@ export default function Leases({ isOrdering }: { isOrdering: boolean }) {
       {network.data && (hasChain ? <LeaseTable /> : <NoChain what="Leases" />)}
       {isOrdering && hasChain && (
         <Drawer title="Order a lease" onClose={() => navigate("/leases")}>
-          <OrderForm onOrdered={onOrdered} />
+          <OrderWizard onOrdered={onOrdered} />
         </Drawer>
       )}
     </Page>
