@@ -102,6 +102,7 @@ MATRIX = {
     "GET /v1/generation": known(BAD),
     "GET /v1/earnings": known(),
     "GET /v1/earnings/summary": known(),
+    "GET /v1/earnings/leases": known((409,)),
     "GET /v1/payouts": known(),
     "POST /v1/credits/withdraw": known((409,), body={"usd": "1"}),
     "POST /v1/credits/collect": known((409,), body={}),

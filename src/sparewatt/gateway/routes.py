@@ -34,6 +34,7 @@ from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.chain_money import ChainMoneyEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
+from sparewatt.api.money.lease_income import LeaseIncomeEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
 from sparewatt.api.money.uptime_fund import UptimeFundEndpoints
@@ -185,6 +186,7 @@ def _money_groups(services: Services) -> list[object]:
             nodes=table,
             clock=clock,
         ),
+        LeaseIncomeEndpoints(accounts=people, providers=database.providers, market=services.market, clock=clock),
         PayoutEndpoints(
             accounts=people,
             payouts=database.payouts,

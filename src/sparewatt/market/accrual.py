@@ -6,7 +6,8 @@ settling often gives the same sums as settling once. Runways and statements are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 HOUR_S = 3600
 BPS = 10_000
@@ -33,6 +34,8 @@ class PaymentStream:
     """The deposit as it was after something was last added to it."""
     fee_uusd: int = 0
     """The network's part of all that was paid from it."""
+    net_of: Mapping[str, int] = field(default_factory=dict)
+    """By provider: what it was paid, without the fee."""
     paid_until: int | None = None
     """Of a stream that stands: the last second that its provider was paid for. None if the deposit ran dry before."""
 

@@ -17,6 +17,7 @@ from sparewatt.market.chain_records import (
     BondRecord,
     LeaseRecord,
     LeaseState,
+    LeaseTerm,
     MarketState,
     NodeKeyChange,
     OrderRecord,
@@ -219,7 +220,7 @@ def _lease_created(state: MarketState, event: ChainEvent) -> None:
         locked_uusd=args["locked_uusd"],
         confirm_by=args["confirm_by"],
         created_at=event.unix_s,
-        held_by=frozenset({args["provider"]}),
+        terms=(LeaseTerm(args["provider"], event.unix_s),),
     )
     state.leases[lease_id] = first if old is None else _next_term(old, first)
 
@@ -228,7 +229,7 @@ def _next_term(old: LeaseRecord, given: LeaseRecord) -> LeaseRecord:
     """Of the terms before, the contract keeps the times; the new provider has confirmed nothing yet."""
     return replace(
         old,
-        held_by=old.held_by | given.held_by,
+        terms=(*old.terms, *given.terms),
         state=given.state,
         provider=given.provider,
         term=given.term,
@@ -306,9 +307,16 @@ def _lease_unplaced(state: MarketState, event: ChainEvent) -> None:
         state.orders[order.order_id] = replace(order, expires_at=event.args["expires_at"])
 
 
+def _with_term_ended(lease: LeaseRecord, event: ChainEvent) -> tuple[LeaseTerm, ...]:
+    """Once: a lease that is closed without a provider ends nobody's term."""
+    *before, last = lease.terms
+    return lease.terms if last.left_at is not None else (*before, replace(last, left_at=event.unix_s))
+
+
 def _vacated(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     return replace(
         _count_pause(lease, event),
+        terms=_with_term_ended(lease, event),
         state=LeaseState.VACANT,
         provider=None,
         locked_uusd=0,
@@ -396,9 +404,14 @@ def _lease_updated(state: MarketState, event: ChainEvent) -> None:
 def _closed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     reason = event.args["reason"]
     lease = _count_pause(_counted(lease, event), event)
-    uptime = turned(lease.uptime, UptimeSpan.ENDED, at=event.unix_s)
     return replace(
-        lease, state=LeaseState.CLOSED, locked_uusd=0, closed_at=event.unix_s, close_reason=reason, uptime=uptime
+        lease,
+        state=LeaseState.CLOSED,
+        locked_uusd=0,
+        closed_at=event.unix_s,
+        close_reason=reason,
+        uptime=turned(lease.uptime, UptimeSpan.ENDED, at=event.unix_s),
+        terms=_with_term_ended(lease, event),
     )
 
 

@@ -46,8 +46,15 @@ def _stream_settled(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
     amount = event.args["amount"]
     paid = stream.paid_uusd + amount if stream.rate_uusd else stream.paid_uusd
     charged = stream.charged_uusd + amount
-    fee = stream.fee_uusd + event.args["fee"]
-    return replace(stream, deposit_uusd=event.args["deposit"], paid_uusd=paid, charged_uusd=charged, fee_uusd=fee)
+    payee, net = event.args["payee"], amount - event.args["fee"]
+    return replace(
+        stream,
+        deposit_uusd=event.args["deposit"],
+        paid_uusd=paid,
+        charged_uusd=charged,
+        fee_uusd=stream.fee_uusd + event.args["fee"],
+        net_of={**stream.net_of, payee: stream.net_of.get(payee, 0) + net},
+    )
 
 
 def _stream_stopped(stream: PaymentStream, _event: ChainEvent) -> PaymentStream:

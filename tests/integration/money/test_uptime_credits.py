@@ -18,7 +18,14 @@ from sparewatt.ledger import chart
 from sparewatt.ledger.credits import CreditService
 from sparewatt.ledger.uptime_fund import UptimeFund
 from sparewatt.market.accrual import PaymentStream
-from sparewatt.market.chain_records import LeaseRecord, LeaseState, NodeKeyChange, ProviderRecord, RegistryStatus
+from sparewatt.market.chain_records import (
+    LeaseRecord,
+    LeaseState,
+    LeaseTerm,
+    NodeKeyChange,
+    ProviderRecord,
+    RegistryStatus,
+)
 from sparewatt.market.chain_view import ChainView
 from sparewatt.market.lease_uptime import UptimeSpan, UptimeTally
 from sparewatt.store.database import Database
@@ -54,7 +61,7 @@ class Market:
             confirm_by=0,
             created_at=int(at) - 10_000,
             uptime=tally,
-            held_by=frozenset(providers or {HIS}),
+            terms=tuple(LeaseTerm(provider, int(at) - 9_000, int(at)) for provider in providers or (HIS,)),
             closed_at=int(at),
         )
         state.streams[order_id] = PAID

@@ -80,6 +80,8 @@ export const useNodeJobs = (id: string) =>
 export const PROVIDERS_PATH = "/v1/providers";
 export const useProviders = () => useGet<schema.ProviderList>(PROVIDERS_PATH, 5_000);
 export const useEarningsSummary = () => useGet<schema.EarningsSummaryReply>("/v1/earnings/summary", REFRESH_FAST_MS);
+/** Only where there is a chain. */
+export const useLeaseIncome = (hasChain: boolean) => useGet<schema.LeaseIncomeList>(hasChain ? "/v1/earnings/leases" : null, REFRESH_FAST_MS);
 export const useVersion = () => useGet<schema.VersionInfo>("/version", false);
 
 export type WhichOrders = "all" | "open";

@@ -960,6 +960,29 @@ export interface LeaseExtendBody {
   id?: string | null;
 }
 
+/** One lease of one of your providers. Times are Unix seconds of the chain. */
+export interface LeaseIncome {
+  id: string;
+  provider: string;
+  node: string;
+  state: LeaseStateName | "left";
+  hourly_usd: string;
+  placed_at: number;
+  left_at: number | null;
+  ends_at: number | null;
+  earned_usd: string;
+  due_usd: string;
+}
+
+export interface LeaseIncomeList {
+  object: "list";
+  data: LeaseIncome[];
+  earned_usd: string;
+  due_usd: string;
+  hourly_usd: string;
+  leases: number;
+}
+
 export interface LeaseList {
   object: "list";
   data: Lease[];
