@@ -254,6 +254,22 @@ def test_an_order_with_secrets_is_a_line_for_the_renters_own_machine(
     expect(member.get_by_role("button", name="Order it")).to_have_count(0)
 
 
+def test_leases_stand_beside_inference_in_the_owners_earnings(network: Network, window: Window, member: Page) -> None:
+    window.open(network, "/earnings")
+    income = member.get_by_test_id("lease-income")
+    expect(income).to_contain_text(re.compile(r"Earned by leases\$20\.90.*Due since then\$5\.26.*Brings now\$1\.13"))
+    rows = member.locator("#lease-income tbody tr")
+    expect(rows.first).to_contain_text(re.compile(r"for 2\.0 d|for 48 h|for 2 d"))
+    expect(rows.nth(1)).to_contain_text("ended 10 min ago")
+
+
+def test_the_map_counts_nodes_with_leases_for_who_is_logged_in(network: Network, window: Window, member: Page) -> None:
+    """One lease of the market is on a provider whose node is known; a visitor sees no such count."""
+    window.open(network, "/")
+    expect(member.get_by_test_id("leased-nodes")).to_contain_text("1 with leases")
+    expect(member.get_by_role("img", name=re.compile("1 of them with leases"))).to_be_visible()
+
+
 def test_a_closed_lease_shows_what_it_cost_and_what_came_back(network: Network, window: Window, member: Page) -> None:
     window.open(network, "/leases")
     expect(member.locator("#own-leases tbody tr").last).to_contain_text("cost $0.42, $1.58 came back")
@@ -362,6 +378,7 @@ def test_the_markets_pages_are_accessible_and_fit_a_phone(
         (f"/market/{NOT_FOUND}", "[data-testid=no-winner]"),
         (f"/market/{OPEN}", "[data-testid=phases]"),
         ("/leases", "#own-leases"),
+        ("/earnings", "#lease-income"),
         ("/leases/new", "[data-testid=quote]"),
     ):
         window.open(network, path)

@@ -63,6 +63,10 @@ def test_a_renter_follows_a_lease_to_running_reads_it_pauses_it_and_closes_it(le
     expect_step(page, "running")
     page.get_by_role("radio", name="Logs").click()
     expect(logs).to_contain_text("following")
+    lease_url = page.url
+    window.open(leasing, "/")
+    expect(page.get_by_test_id("leased-nodes")).to_contain_text("1 with leases")
+    page.goto(lease_url)
     act(page, "Close", "Close it", says="comes back to your credits")
     expect_step(page, "closed")
     expect(page.get_by_test_id("ending")).to_contain_text(
