@@ -25,7 +25,9 @@ _log = Logger("sparewatt.leasing")
 LOOK_BACK_S = 7 * 86_400
 """A lease that ended longer ago is not looked at any more: so long all gateways of a network may be away."""
 ENDED_LOOKED_AT_MAX = 100_000
-RULED_PER_ROUND = 200
+RULED_PER_READ = 200
+UNKNOWN_S = 600
+"""So long after its end the renter of a lease is looked for."""
 NANO_PER_UUSD = NANO_PER_USD // 1_000_000
 
 
@@ -45,17 +47,17 @@ class UptimeCredits:
     store: UptimeCreditStore
     fund: UptimeFund
     clock: Clock
-    _seen: set[str] = field(default_factory=set, init=False)
-    """Ended leases that need no further look by this process."""
+    _newest: str | None = field(default=None, init=False)
+    """The last end that was looked at: those before it need no further look by this process."""
+    _unknown: list[str] = field(default_factory=list, init=False)
+    """Low ones whose renter was not found: the chain's process may note an order's id a moment later."""
 
     async def run(self) -> None:
         """Nothing on a network without a daily limit: it promises no credit."""
         view = self.market.built
         if not self.fund.daily or view is None or not self.market.is_complete:
             return
-        low = list(islice(self._ended_low(view.final), RULED_PER_ROUND))
-        if low:
-            await self._rule(view.final, low)
+        await self._rule_on_ended(view.final)
         paid = await self.fund.pay_due()
         if paid:
             _log.info("uptime_credited", usd=format_usd(paid))
@@ -66,29 +68,38 @@ class UptimeCredits:
         waits = any(row.due_nano and row.paid_nano is None for row in rows.values())
         return rows, await self.fund.status() if waits else None
 
+    async def _rule_on_ended(self, state: MarketState) -> None:
+        """What fails is done again in the next round: a ruling that is there stays as it is."""
+        newest = next(reversed(state.ended_orders), None)
+        low, known = [*self._unknown, *self._ended_low(state)], set[str]()
+        for start in range(0, len(low), RULED_PER_READ):
+            known |= await self._rule(state, low[start : start + RULED_PER_READ])
+        since = self.clock.unix_s() - UNKNOWN_S
+        self._unknown = [each for each in low if each not in known and _ended_at(state, each) > since]
+        self._newest = newest
+
     def _ended_low(self, state: MarketState) -> Iterator[str]:
-        """The newest first; those that were up for long enough are passed over for good."""
+        """Ends since the last round, the newest first, of leases that were down for too long."""
         oldest = self.clock.unix_s() - LOOK_BACK_S
         for order_id in islice(reversed(state.ended_orders), ENDED_LOOKED_AT_MAX):
-            lease = state.leases.get(order_id)
-            if lease is not None and (lease.closed_at or 0) < oldest:
+            if order_id == self._newest:
                 return
-            if order_id in self._seen:
-                continue
+            lease = state.leases.get(order_id)
             if lease is None or lease.closed_at is None or not lease.uptime.is_below_goal:
-                self._seen.add(order_id)
-            else:
+                continue
+            if lease.closed_at >= oldest:
                 yield order_id
 
-    async def _rule(self, state: MarketState, order_ids: Sequence[str]) -> None:
-        for renter in await self.store.renters_of(order_ids):
-            lease = state.leases[renter.order_id]
+    async def _rule(self, state: MarketState, order_ids: Sequence[str]) -> set[str]:
+        """Returns those whose renter has an account here; a stranger has none to credit."""
+        renters = await self.store.renters_of(order_ids)
+        for renter in renters:
+            lease, stream = state.leases[renter.order_id], state.streams[renter.order_id]
             owners = await self._owners_of(state, lease)
-            stream = state.streams[renter.order_id]
             ruling = rule_on_uptime(lease.uptime, stream, is_own_provider=renter.account_id in owners)
             if ruling is not None:
                 await self.store.insert(_row(renter, lease, ruling))
-        self._seen.update(order_ids)  # also orders of strangers, who have no account to credit
+        return {renter.order_id for renter in renters}
 
     async def _owners_of(self, state: MarketState, lease: LeaseRecord) -> set[AccountId]:
         """Of all providers that ever had it, by their addresses and by their nodes' keys."""
@@ -96,6 +107,11 @@ class UptimeCredits:
         records = [state.providers[provider] for provider in providers if provider in state.providers]
         node_keys = sorted({change.node_key for record in records for change in record.node_keys})
         return await self.store.accounts_behind(providers, node_keys=node_keys)
+
+
+def _ended_at(state: MarketState, order_id: str) -> int:
+    lease = state.leases.get(order_id)
+    return 0 if lease is None else lease.closed_at or 0
 
 
 def _row(renter: LeaseRenter, lease: LeaseRecord, ruling: UptimeRuling) -> UptimeCreditRow:

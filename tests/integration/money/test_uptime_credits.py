@@ -242,6 +242,26 @@ async def test_the_fund_cannot_be_overdrawn_and_an_id_is_used_once(scene: Scene)
     assert await scene.is_in_order()
 
 
+async def test_a_lease_that_ends_later_is_found_and_what_was_ruled_on_is_not_looked_at_again(scene: Scene) -> None:
+    service = scene.service()
+    await service.fund.add(DOLLAR, reference="a")
+    for number in range(3):
+        scene.market.end(await scene.order(f"o{number}"), at=NOON_S - 60 + number)
+        await service.run()
+    assert await scene.credited() == 3 * TENTH
+
+
+async def test_an_order_whose_id_is_noted_a_moment_later_is_credited_all_the_same(scene: Scene) -> None:
+    service = scene.service()
+    await service.fund.add(DOLLAR, reference="a")
+    scene.market.end("late")
+    await service.run()
+    assert await scene.credited() == 0
+    await scene.order("late")
+    await service.run()
+    assert await scene.credited() == TENTH
+
+
 async def test_a_stranger_without_an_account_is_passed_over(scene: Scene) -> None:
     service = scene.service()
     scene.market.end("of_nobody_here")
