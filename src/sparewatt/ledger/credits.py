@@ -134,6 +134,11 @@ class CreditService:
         lines = rules.treasury_postings(checked_transfer_nano(nano))
         return await self._post_once(self._transfer(f"fund:{reference}", "treasury", NETWORK_ACCOUNT, nano, lines))
 
+    async def fund_rewards(self, nano: Nano, *, reference: str) -> bool:
+        """The operator declares to have put so much aside for the next eras' rewards."""
+        lines = rules.reward_deposit_postings(checked_transfer_nano(nano))
+        return await self._post_once(self._transfer(f"rewards:{reference}", "rewards", NETWORK_ACCOUNT, nano, lines))
+
     async def _post_once(self, transfer: Transfer) -> bool:
         if await self.books.post_transfer(transfer):
             return True

@@ -1221,6 +1221,15 @@ export interface LoginBody {
   password: string;
 }
 
+export interface LoginLink {
+  url: string;
+  expires_at: number;
+}
+
+export interface LoginLinkBody {
+  token: string;
+}
+
 export interface LogoutResult {
   logged_out: boolean;
 }
