@@ -9,8 +9,8 @@ from sparewatt.cli.client import ApiClient, ApiReply
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError
 from sparewatt.cli.groups import examples
-from sparewatt.cli.money.credits import amount_body, id_option
-from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION
+from sparewatt.cli.money.credits import id_option
+from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, amount_body
 from sparewatt.cli.money.uptime_fund_view import print_uptime_fund, print_uptime_funding
 from sparewatt.cli.output import Fact
 from sparewatt.protocol.api.ledger import (
