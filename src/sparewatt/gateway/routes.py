@@ -34,9 +34,11 @@ from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.chain_money import ChainMoneyEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
+from sparewatt.api.money.lease_income import LeaseIncomeEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
 from sparewatt.api.money.rewards import RewardEndpoints
+from sparewatt.api.money.uptime_fund import UptimeFundEndpoints
 from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
@@ -199,6 +201,7 @@ def _money_groups(services: Services) -> list[object]:
             nodes=table,
             clock=clock,
         ),
+        LeaseIncomeEndpoints(accounts=people, providers=database.providers, market=services.market, clock=clock),
         PayoutEndpoints(
             accounts=people,
             payouts=database.payouts,
@@ -224,6 +227,7 @@ def _money_groups(services: Services) -> list[object]:
             rng=services.rng,
         ),
         LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
+        UptimeFundEndpoints(fund=money.uptime_fund, credits=database.uptime_credits, rng=services.rng),
     ]
 
 
@@ -235,7 +239,7 @@ def _lease_groups(services: Services) -> list[object]:
         ProviderEndpoints(
             providers=services.providers, accounts=services.people, nodes=services.table, rng=services.rng
         ),
-        LeaseEndpoints(orders=orders, secrets=secrets, clock=clock, rng=rng),
+        LeaseEndpoints(orders=orders, secrets=secrets, uptime_credits=services.uptime_credits, clock=clock, rng=rng),
         LeaseChangeEndpoints(changes=LeaseChangeService(orders), clock=clock, rng=rng),
         LeaseSecretEndpoints(orders=orders, secrets=secrets, chain=services.database.chain),
         LeaseMatchEndpoints(limiter=services.auth, matches=services.lease_matches),

@@ -79,6 +79,7 @@ from sparewatt.leasing.running.lease_excuses import LeaseExcuses
 from sparewatt.leasing.running.leased_nodes import LeasedNodes
 from sparewatt.leasing.running.task_relay import TaskRelay
 from sparewatt.leasing.running.tasks import act_contracts_of
+from sparewatt.leasing.uptime_credits import UptimeCredits
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.eras import EraService
 from sparewatt.link.gateway_end import NodeLink
@@ -356,6 +357,12 @@ class Services:
             contracts=lambda: act_contracts_of(self.market_relay.addresses),
             update_of=self.lease_tasks.proposed_update,
             on_numbered=self.lease_tasks.note_numbered,
+        )
+        self.uptime_credits = UptimeCredits(
+            market=self.market,
+            store=self.database.uptime_credits,
+            fund=self.money.uptime_fund,
+            clock=self.clock,
         )
         self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
         self.validators = StrangerClient(DialRules(allows_loopback=development))

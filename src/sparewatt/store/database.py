@@ -43,6 +43,7 @@ from sparewatt.store.power import PowerStore
 from sparewatt.store.providers import ProviderStore
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import StatementStore
+from sparewatt.store.uptime_credits import UptimeCreditStore
 
 JoinTokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
 BudgetPeriod = Literal["day", "week", "month"]
@@ -126,6 +127,7 @@ class Database:
         self.eras = EraStore(pool, self.ledger)
         self.model_aliases = ModelAliasStore(pool)
         self.lease_sites = LeaseSiteStore(pool)
+        self.uptime_credits = UptimeCreditStore(pool)
         self.node_results = NodeResultStore(pool)
         self.node_tiers = NodeTierStore(pool)
         self.node_timings = NodeTimingStore(pool)

@@ -940,6 +940,7 @@ export interface Lease {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
 }
 
 export interface LeaseActBody {
@@ -1009,6 +1010,7 @@ export interface LeaseDetails {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
   content: Record<string, unknown>;
   content_hash: string;
   missing_secrets: string[];
@@ -1050,6 +1052,29 @@ export interface LeaseExtendBody {
   max_spend?: number | string | null;
   dry_run?: boolean;
   id?: string | null;
+}
+
+/** One lease of one of your providers. Times are Unix seconds of the chain. */
+export interface LeaseIncome {
+  id: string;
+  provider: string;
+  node: string;
+  state: LeaseStateName | "left";
+  hourly_usd: string;
+  placed_at: number;
+  left_at: number | null;
+  ends_at: number | null;
+  earned_usd: string;
+  due_usd: string;
+}
+
+export interface LeaseIncomeList {
+  object: "list";
+  data: LeaseIncome[];
+  earned_usd: string;
+  due_usd: string;
+  hourly_usd: string;
+  leases: number;
 }
 
 export interface LeaseList {
@@ -1240,6 +1265,26 @@ export interface LeaseUpdated {
   top_up: LeaseRequestInfo | null;
   accepted: boolean;
   lease: Lease;
+}
+
+/** How much of the time since its first start it ran, of that in which it was to run; by the chain's events. */
+export interface LeaseUptime {
+  as_of: number;
+  percent: string;
+  running_s: number;
+  down_s: number;
+  paused_s: number;
+  waiting_s: number;
+  outages: number;
+  credit: LeaseUptimeCredit | null;
+}
+
+/** What the operator's fund credits the renter of a lease that ended below 99.9 %. */
+export interface LeaseUptimeCredit {
+  state: "credited" | "due" | "none";
+  usd: string;
+  text: string;
+  at: number | null;
 }
 
 export interface LedgerAudit {
@@ -2545,6 +2590,44 @@ export interface UptimeCalendar {
   data: CalendarDay[];
   node: string;
   name: string;
+}
+
+export interface UptimeCreditEntry {
+  lease: string;
+  order: string;
+  account: string;
+  percent: string;
+  due_usd: string;
+  credited_usd: string | null;
+  credited_at: number | null;
+  ended_at: number;
+  reason: string | null;
+}
+
+/** What the operator put aside to credit renters whose leases were down. */
+export interface UptimeFundBalance {
+  balance_usd: string;
+  balance_nano: number;
+  daily_limit_usd: string;
+  daily_limit_nano: number;
+  credited_today_usd: string;
+  credited_today_nano: number;
+  waiting_usd: string;
+  waiting_nano: number;
+  waiting_leases: number;
+  goal_percent: string;
+}
+
+/** The result of funding it. */
+export interface UptimeFundPosting {
+  id: string;
+  posted: boolean;
+  fund: UptimeFundBalance;
+}
+
+export interface UptimeFundReply {
+  fund: UptimeFundBalance;
+  data: UptimeCreditEntry[];
 }
 
 /** The jobs of one day, model or key. */

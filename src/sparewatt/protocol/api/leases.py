@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from sparewatt.protocol.api.lease_changes import LeaseChangePlan, LeaseEnding, LeaseMoney
+from sparewatt.protocol.api.lease_uptime import LeaseUptime
 from sparewatt.protocol.api.market import MarketOrder
 from sparewatt.protocol.api.nodes import PolicyFilterStep
 
@@ -171,6 +172,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Burn rate and runway; None until a block has the order."""
     ending: LeaseEnding | None = None
     """Who ended it and why; None while it goes on."""
+    uptime: LeaseUptime | None = None
+    """Over its failovers; None until it has started."""
 
 
 class LeaseDetails(Lease, frozen=True, kw_only=True):
