@@ -17,6 +17,7 @@ from sparewatt.api.accounts.sessions import SessionEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.inference.translated import TranslatedCalls
 from sparewatt.api.leases.changes import LeaseChangeEndpoints
 from sparewatt.api.leases.lease_logs import LeaseLogEndpoints
 from sparewatt.api.leases.lease_match import LeaseMatchEndpoints
@@ -29,6 +30,7 @@ from sparewatt.api.leases.site_proxy import SiteProxy
 from sparewatt.api.market.market import MarketEndpoints
 from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
+from sparewatt.api.messages.messages import MessageEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.chain_money import ChainMoneyEndpoints
@@ -80,11 +82,13 @@ def _inference_groups(services: Services) -> list[object]:
     submissions = ResponseSubmissions(
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
+    calls = TranslatedCalls(service=services.inference, limiter=services.auth, idempotency=services.idempotency)
     return [
         InferenceRoutes(),
         ResponseEndpoints(submissions=submissions, registry=responses, make_id=make_id, clock=clock),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
+        MessageEndpoints(calls=calls, make_id=make_id),
         ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
         ModelAliasEndpoints(aliases=services.aliases),
     ]

@@ -51,6 +51,8 @@ class StreamChoice(Struct, frozen=True):
     message: StreamDelta | None = None
     finish_reason: str | None = None
     logprobs: StreamLogprobs | None = None
+    stop_reason: Any = None
+    """The stop text that ended the answer, where the server tells."""
 
     @property
     def content_delta(self) -> StreamDelta:
