@@ -1,4 +1,4 @@
-"""`/v1/messages`, and `/v1/models` as Anthropic's clients read it. `protocol/anthropic/` makes messages of this form."""
+"""`/v1/messages`, and `/v1/models` for Anthropic's clients. `protocol/anthropic/` makes messages of this form."""
 
 from __future__ import annotations
 
