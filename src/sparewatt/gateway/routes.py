@@ -47,6 +47,8 @@ from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
 from sparewatt.api.nodes.traffic import TrafficEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
+from sparewatt.api.ollama.generation import OllamaGenerationEndpoints
+from sparewatt.api.ollama.models import OllamaModelEndpoints
 from sparewatt.api.openapi.document import OpenApiEndpoints
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.api.operations.health import HealthEndpoints
@@ -83,13 +85,16 @@ def _inference_groups(services: Services) -> list[object]:
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
     calls = TranslatedCalls(service=services.inference, limiter=services.auth, idempotency=services.idempotency)
+    models = ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s)
     return [
         InferenceRoutes(),
         ResponseEndpoints(submissions=submissions, registry=responses, make_id=make_id, clock=clock),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
         MessageEndpoints(calls=calls, make_id=make_id),
-        ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
+        OllamaGenerationEndpoints(calls=calls, clock=clock),
+        OllamaModelEndpoints(models=models),
+        models,
         ModelAliasEndpoints(aliases=services.aliases),
     ]
 

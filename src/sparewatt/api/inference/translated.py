@@ -16,7 +16,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import RequestLimiter
 from sparewatt.api.responses.streaming import EventStream, is_overdue
 from sparewatt.api.responses.submissions import answer_headers, outcome_of
-from sparewatt.core.errors import SparewattError
+from sparewatt.core.errors import JobFailed, ModelNotFound, SparewattError
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.edge.bodies import error_reply, read_body
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, Repetition, key_of
@@ -34,8 +34,11 @@ class TranslatedReply(Protocol):
 
     content_type: str
     """Of a stream."""
-    keep_alive: bytes
-    """What a silent stream gets."""
+
+    @property
+    def keep_alive(self) -> bytes:
+        """What a silent stream gets."""
+        ...
 
     def begin(self) -> bytes:
         """Before the first piece of a stream."""
@@ -67,7 +70,16 @@ class TranslatedCall(NamedTuple):
     reply: TranslatedReply
 
 
-ReadCall = Callable[[bytes], TranslatedCall]
+class AnswerWithoutJob(NamedTuple):
+    """For a request that asks a model for nothing, such as to load it: it costs nothing."""
+
+    model: str
+    """Which must be served here."""
+    body: bytes
+    """JSON."""
+
+
+ReadCall = Callable[[bytes], TranslatedCall | AnswerWithoutJob]
 
 
 class TranslatedCaller(NamedTuple):
@@ -109,7 +121,11 @@ class TranslatedCalls:
             on_repeat=lambda: self.limiter.charge(context),
         )
 
-    async def _answer(self, caller: TranslatedCaller, translated: TranslatedCall) -> web.StreamResponse:
+    async def _answer(
+        self, caller: TranslatedCaller, translated: TranslatedCall | AnswerWithoutJob
+    ) -> web.StreamResponse:
+        if isinstance(translated, AnswerWithoutJob):
+            return self._answer_without_job(caller, translated)
         context, (call, reply) = context_of(caller.request), translated
         try:
             async with buffered_submission(
@@ -122,6 +138,14 @@ class TranslatedCalls:
                 return await _send(caller.request, submission, reply)
         except SparewattError as error:
             return error_reply(error, shaped=reply.refusal(error))
+
+    def _answer_without_job(self, caller: TranslatedCaller, answer: AnswerWithoutJob) -> web.Response:
+        """Raises RateLimited or ModelNotFound."""
+        self.limiter.charge(context_of(caller.request))
+        routing = self.service.route(answer.model, caller.principal, header=caller.options.route, provider=b"")
+        if not self.service.table.has_model(routing.model):
+            raise ModelNotFound(answer.model, nearest=(), why="GET /v1/models lists those that are.")
+        return web.Response(body=answer.body, content_type="application/json")
 
 
 async def _send(
@@ -137,8 +161,18 @@ async def _send(
             return refusal
     if is_streamed:
         return await _stream(request, submission, reply)
-    body = reply.whole(await sink.take_all())
+    body = reply.whole(_filtered(submission.call, await sink.take_all()))
     return web.Response(body=body, content_type="application/json", headers=_headers(submission))
+
+
+def _filtered(call: ModelCall, body: bytes) -> bytes:
+    """Raises JobFailed."""
+    if call.reply_filter is None:
+        return body
+    try:
+        return call.reply_filter.whole(body)
+    except ValueError as error:
+        raise JobFailed(f"The node's answer cannot be read: {error}.") from None
 
 
 async def _stream(

@@ -53,7 +53,7 @@ class ModelEndpoints:
             return await self._anthropic_page(request)
         limit = read_limit(request)
         page: PageSelection[ModelKey, str] = PageSelection(after=read_cursor(request, ModelKey), limit=limit)
-        reports = await self._reports_by_model()
+        reports = await self.reports_by_model()
         for model, found in reports.items():
             page.add(ModelKey(-len(found.owners), model), model)
         shown = page.items()
@@ -64,23 +64,29 @@ class ModelEndpoints:
     @endpoint("GET /v1/models/{model:.+}", access="inference")
     async def show_model(self, request: web.Request, _: Principal) -> Model | AnthropicModel:
         """Show one model."""
-        asked, reports = request.match_info["model"], await self._reports_by_model()
-        model = self.catalog.resolve(asked, is_served=reports.__contains__).name
-        if model not in reports:
-            raise ModelNotFound(model, nearest=nearest_models(model, reports))
-        described = self._describe(model, reports[model].reports)
+        asked = request.match_info["model"]
+        model, served = await self.find(asked)
+        described = self._describe(model, served.reports)
         return _as_anthropic(described, name=asked) if ANTHROPIC_VERSION in request.headers else described
 
     async def _anthropic_page(self, request: web.Request) -> AnthropicModelList:
         """By name, since its clients continue after a name."""
         limit, after = whole_number(request, "limit", default=20, most=1_000), request.query.get("after_id", "")
-        reports = await self._reports_by_model()
+        reports = await self.reports_by_model()
         names = sorted(name for name in reports if name > after)
         data = [_as_anthropic(self._describe(name, reports[name].reports)) for name in names[:limit]]
         first, last = (data[0].id, data[-1].id) if data else (None, None)
         return AnthropicModelList(data=data, first_id=first, last_id=last, has_more=len(names) > limit)
 
-    async def _reports_by_model(self) -> dict[str, ServedModel]:
+    async def find(self, asked: str) -> tuple[str, ServedModel]:
+        """The network's name of a model, and who serves it. Raises ModelNotFound."""
+        reports = await self.reports_by_model()
+        model = self.catalog.resolve(asked, is_served=reports.__contains__).name
+        if model not in reports:
+            raise ModelNotFound(model, nearest=nearest_models(model, reports))
+        return model, reports[model]
+
+    async def reports_by_model(self) -> dict[str, ServedModel]:
         """Of connected nodes. A second quantization on a node counts with the first."""
         found: dict[str, ServedModel] = {}
 

@@ -26,6 +26,7 @@ _ERRORS = {
 }
 _SSE_EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("event", "id", "data")}}
 """One server-sent event, as tools that read such streams see it."""
+NDJSON = "application/x-ndjson"
 _EVENTS = (FeedSnapshot, FeedDelta)
 """Types that travel as server-sent events: no route returns them as a whole."""
 
@@ -145,6 +146,8 @@ def _responses(route: ApiRoute, by_type: dict[str, Any]) -> dict[str, Any]:
         content["application/json"] = {"schema": _schema(route.reply, by_type)}
     if spec.streams:
         content["text/event-stream"] = {"schema": _SSE_EVENT}
+    if spec.ndjson:
+        content[NDJSON] = {"schema": {"type": "string", "description": "A line of JSON for every piece."}}
     if spec.csv:
         content["text/csv"] = {"schema": {"type": "string"}}
     if spec.content_type is not None:

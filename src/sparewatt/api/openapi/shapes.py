@@ -84,6 +84,15 @@ _MESSAGES: dict[str, Schema] = {
     "provider": _GENERATING["provider"],
 }
 
+_OLLAMA: dict[str, Schema] = {
+    "model": _MODEL,
+    "stream": _or_null({"type": "boolean", "default": True}),
+    "format": {"anyOf": [{"enum": ["", "json"]}, {"type": "object"}, {"type": "null"}]},
+    "options": _or_null({"type": "object", "description": "docs/reference/ollama.md has the table."}),
+    "think": {"anyOf": [_BOOL, {"enum": ["low", "medium", "high", "max"]}, {"type": "null"}]},
+    "provider": _GENERATING["provider"],
+}
+
 SHAPES: dict[str, Schema] = {
     "Error": _full(error=_full(message=_TEXT, type=_TEXT, param=_or_null(_TEXT), code=_or_null(_TEXT))),
     "ChatRequest": _object(
@@ -167,5 +176,48 @@ SHAPES: dict[str, Schema] = {
     "MessagesRequest": _object({**_MESSAGES, "max_tokens": _TOKENS}, "model", "messages", "max_tokens"),
     "MessageCountRequest": _object(_MESSAGES, "model", "messages"),
     "AnthropicError": _full(type={"const": "error"}, error=_full(type=_TEXT, message=_TEXT), request_id=_TEXT),
+    "OllamaChatRequest": _object(
+        {
+            **_OLLAMA,
+            "messages": _or_null(
+                _list(
+                    _object(
+                        {
+                            "role": {"enum": ["system", "user", "assistant", "tool"]},
+                            "content": _or_null(_TEXT),
+                            "images": _or_null(_list(_TEXT, maxItems=64)),
+                            "tool_calls": _or_null(_list({"type": "object"}, maxItems=512)),
+                            "tool_name": _or_null(_TEXT),
+                        },
+                        "role",
+                    ),
+                    maxItems=20_000,
+                )
+            ),
+            "tools": _or_null(_list({"type": "object"}, maxItems=512)),
+        },
+        "model",
+    ),
+    "OllamaGenerateRequest": _object(
+        {
+            **_OLLAMA,
+            "prompt": _or_null(_TEXT),
+            "suffix": _or_null(_TEXT),
+            "system": _or_null(_TEXT),
+            "raw": _or_null(_BOOL),
+            "images": _or_null(_list(_TEXT, maxItems=64)),
+        },
+        "model",
+    ),
+    "OllamaEmbedRequest": _object(
+        {
+            "model": _MODEL,
+            "input": {"anyOf": [_TEXT, _list(_TEXT, minItems=1, maxItems=2048)]},
+            "dimensions": _or_null({"type": "integer", "minimum": 1, "maximum": 1 << 16}),
+        },
+        "model",
+        "input",
+    ),
+    "OllamaPromptRequest": _full(model=_MODEL, prompt=_TEXT),
     "OllamaError": _full(error=_TEXT),
 }
