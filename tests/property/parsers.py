@@ -17,11 +17,12 @@ from sparewatt.api.inference.completions import read_completion_request
 from sparewatt.api.inference.embeddings import read_embedding_request
 from sparewatt.api.inference.translated import TranslatedReply
 from sparewatt.api.messages.messages import message_call
+from sparewatt.api.ollama.generation import read_ollama_chat, read_ollama_embed, read_ollama_prompt
 from sparewatt.core.errors import JobFailed, ProtocolViolation, SparewattError
 from sparewatt.inference.dispatch.failure_reasons import classify
 from sparewatt.inference.dispatch.reply import EventSplitter, ReplyBroken, StreamReply, WholeReply, event_data
 from sparewatt.policy.parser import read_line, read_object, read_query, split_model
-from sparewatt.protocol.anthropic.reply import MessageReply
+from sparewatt.protocol.anthropic.reply import AnthropicReply
 from sparewatt.protocol.anthropic.request import parse_messages
 from sparewatt.protocol.link.frames import (
     Credit,
@@ -36,7 +37,9 @@ from sparewatt.protocol.link.frames import (
     decode_message,
 )
 from sparewatt.protocol.link.frames import encode_frame as frame
+from sparewatt.protocol.ollama.reply import OllamaReply
 from sparewatt.protocol.responses.request import parse_request
+from sparewatt.testing.clocks import ManualClock
 from tests.mutation import pieces
 from tests.property.front import replies_to
 from tests.unit.gateway.small_gateway import USER
@@ -108,6 +111,27 @@ CONVERSATIONS = (
         output_config={"effort": "low", "format": {"type": "json_schema", "schema": {}}},
     ),
 )
+OLLAMA_CHATS = (
+    _body(
+        messages=[{"role": "user", "content": "a", "images": ["iVBORw0KGgo="]}], options={"num_predict": 5, "stop": "b"}
+    ),
+    _body(
+        messages=[
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}], "thinking": "t"},
+            {"role": "tool", "tool_name": "f", "content": "r"},
+        ],
+        tools=[{"type": "function", "function": {"name": "f"}}],
+        format={"type": "object"},
+        think="low",
+        keep_alive="5m",
+    ),
+    _body(messages=[], stream=False),
+)
+OLLAMA_PROMPTS = (
+    _body(prompt="a", system="b", options={"temperature": 0.5, "num_ctx": 9}, stream=False),
+    _body(prompt="a", raw=True, suffix="c", format="json"),
+)
+OLLAMA_TEXTS = (_body(input="a"), _body(input=["a", "b"], dimensions=4, truncate=True))
 LINES = (
     b"region=EU uptime>=0.95 max_price.prompt=0.10",
     b'gpu="RTX 4090",l4 sort=price warm=require',
@@ -227,8 +251,12 @@ def _translate(reply: TranslatedReply, received: list[bytes]) -> bytes:
     return reply.begin() + b"".join(map(reply.feed, received)) + reply.finish()
 
 
-def _message_reply() -> MessageReply:
-    return MessageReply(a_translator(shows_thinking=True), request_id="req_1")
+def _message_reply() -> AnthropicReply:
+    return AnthropicReply(a_translator(shows_thinking=True), request_id="req_1")
+
+
+def _ollama_reply() -> OllamaReply:
+    return OllamaReply("chat", model="llama", clock=ManualClock())
 
 
 def _whole(data: bytes, _: random.Random) -> None:
@@ -300,6 +328,9 @@ PARSERS = (
     Parser("http", "embedding", EMBEDDINGS, _refusing(read_embedding_request)),
     Parser("http", "response", RESPONSES, _refusing(parse_request)),
     Parser("http", "messages", CONVERSATIONS, _refusing(lambda body: message_call(parse_messages(body)))),
+    Parser("http", "ollama chat", OLLAMA_CHATS, _refusing(lambda body: read_ollama_chat(body, ManualClock()))),
+    Parser("http", "ollama prompt", OLLAMA_PROMPTS, _refusing(lambda body: read_ollama_prompt(body, ManualClock()))),
+    Parser("http", "ollama embed", OLLAMA_TEXTS, _refusing(lambda body: read_ollama_embed(body, ManualClock()))),
     Parser("http", "route line", LINES, _refusing(_words)),
     Parser("http", "route query", LINES, _refusing(_query)),
     Parser("http", "route object", OBJECTS, _refusing(_provider)),
@@ -308,6 +339,7 @@ PARSERS = (
     Parser("sse", "stream", STREAMS, _stream),
     Parser("sse", "whole reply", (COMPLETION,), _whole),
     Parser("sse", "message reply", (*STREAMS, *CALLS), _translated(_message_reply)),
+    Parser("sse", "ollama reply", (*STREAMS, *CALLS), _translated(_ollama_reply)),
     Parser("link", "frames", MESSAGES, _frames),
     Parser("link", "gateway's end", MESSAGES, _gateway_end),
     Parser("link", "node's end", MESSAGES, _node_end),

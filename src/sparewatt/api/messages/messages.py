@@ -17,7 +17,7 @@ from sparewatt.edge.middleware import context_of
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.prompt import size_of
 from sparewatt.protocol.anthropic.chat_request import to_chat
-from sparewatt.protocol.anthropic.reply import MessageReply
+from sparewatt.protocol.anthropic.reply import AnthropicReply
 from sparewatt.protocol.anthropic.request import ParsedMessagesRequest, parse_messages, require_max_tokens
 from sparewatt.protocol.anthropic.translator import MessageTranslator
 from sparewatt.protocol.api.messages import AssistantMessage, MessageTokenCount
@@ -56,7 +56,7 @@ class MessageEndpoints:
             new_id=self.make_id,
         )
         prompt_tokens = call.size.tokens
-        reply = MessageReply(translator, request_id=request_id, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
+        reply = AnthropicReply(translator, request_id=request_id, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
         return TranslatedCall(call, reply)
 
 

@@ -18,7 +18,7 @@ from sparewatt.protocol.shaped_error import ShapedError
 NOT_A_CHAT = "The node's answer was not understood: it is no chat completion. Try again."
 
 
-class MessageReply:
+class AnthropicReply:
     """Implements TranslatedReply."""
 
     content_type = "text/event-stream"

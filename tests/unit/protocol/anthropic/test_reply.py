@@ -5,15 +5,15 @@ import json
 import pytest
 
 from sparewatt.core.errors import JobFailed, NoCapacity
-from sparewatt.protocol.anthropic.reply import MessageReply
+from sparewatt.protocol.anthropic.reply import AnthropicReply
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, text_event
 from tests.unit.protocol.anthropic.anthropic_requests import Json, a_translator
 
 STREAM = ROLE + text_event("Hel") + text_event("lo") + FINISH + USAGE + DONE
 
 
-def a_reply() -> MessageReply:
-    return MessageReply(a_translator(), request_id="req_1")
+def a_reply() -> AnthropicReply:
+    return AnthropicReply(a_translator(), request_id="req_1")
 
 
 def events(data: bytes) -> list[Json]:
@@ -61,4 +61,4 @@ def test_an_error_after_the_stream_was_opened_is_its_last_event() -> None:
 
 
 def test_a_silent_stream_gets_a_ping() -> None:
-    assert events(MessageReply.keep_alive) == [{"type": "ping"}]
+    assert events(AnthropicReply.keep_alive) == [{"type": "ping"}]
