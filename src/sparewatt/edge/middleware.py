@@ -82,8 +82,10 @@ def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock
             if request.writer.output_size:
                 raise  # part of a reply was sent; the server closes the socket
             reply = _reply_to(error, request)
-            if "upgrade" in request.headers:
-                reply.force_close()  # what follows a head with an upgrade is not read as HTTP any more
+            if "upgrade" in request.headers or not request.content.is_eof():
+                # What follows a head with an upgrade is not read as HTTP any more. After a reply that came before the
+                # end of the body the connection closes, and the client has to know.
+                reply.force_close()
         code = reply.get(ERROR_CODE)
         if code is not None and request.method == "POST" and route_of(request).startswith(_INFERENCE_PREFIXES):
             errors.count_error(code)

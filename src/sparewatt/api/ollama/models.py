@@ -72,7 +72,7 @@ class OllamaModelEndpoints:
         asked = body.model or body.name
         if asked is None:
             raise InvalidField("The field 'model' is required.", param="model")
-        _, served = await self.models.find(model_name(asked))
+        served = (await self.models.find(model_name(asked)))[1]
         context = _context_length(served.reports)
         known = {f"{_ARCHITECTURE}.context_length": context} if context else {}
         can = set().union(*(assumed(report.capabilities) for report in served.reports))

@@ -55,7 +55,7 @@ class AnswerBlock:
 
 class BlockEvent(NamedTuple):
     kind: Literal["start", "write", "stop"]
-    index: int
+    position: int
     """Of the block in the answer."""
     block: AnswerBlock
     text: str = ""

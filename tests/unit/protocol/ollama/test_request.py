@@ -36,8 +36,9 @@ def test_a_field_that_changes_the_question_is_refused_by_name(name: str) -> None
     with pytest.raises(UnsupportedParameter) as refused:
         parse_ollama(encoded(prompt="x", **{name: "something"}), OllamaGenerateRequest)
     assert refused.value.param == name
-    for empty in (None, "", []):
-        parse_ollama(encoded(prompt="x", **{name: empty}), OllamaGenerateRequest)
+    empty: tuple[object, ...] = (None, "", [])
+    for value in empty:
+        parse_ollama(encoded(prompt="x", **{name: value}), OllamaGenerateRequest)
 
 
 @pytest.mark.parametrize(

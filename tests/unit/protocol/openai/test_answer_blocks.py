@@ -18,7 +18,7 @@ def fed(answer: AnswerAssembler, *chunks: StreamChunk) -> list[BlockEvent]:
 
 
 def shapes(events: list[BlockEvent]) -> list[tuple[str, int]]:
-    return [(event.kind, event.index) for event in events]
+    return [(event.kind, event.position) for event in events]
 
 
 def test_a_block_ends_before_the_next_begins() -> None:
