@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check probe probe-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-leases bench-lease-start bench-idle-market bench-validators bench-match bench-gpu bench-gpu-lease gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz soak-leases gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-leases bench-lease-start bench-idle-market bench-validators bench-match bench-gpu bench-gpu-lease gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -161,6 +161,9 @@ soak-streams: setup-dev  ## A thousand streams for ten minutes (13 minutes)
 
 soak-fuzz: setup-dev  ## Ten processor-minutes of fuzzing (FUZZ_CPU_S for fewer seconds)
 	$(BIN)/python -m pytest tests/soak/test_fuzz.py -q -s $(PYTEST_ARGS)
+
+soak-leases: setup-dev  ## Leases in containers with random kills (LEASES_MINUTES, 30; root, podman)
+	$(BIN)/python -m pytest tests/soak/test_leases.py -q -s $(PYTEST_ARGS)
 
 gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
 	$(BIN)/python -m bench.gas

@@ -37,6 +37,7 @@ from sparewatt.node.leases.runtime.model import (
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     RestartRule,
     StartRefused,
 )
@@ -263,6 +264,8 @@ class LeaseWorker:
             self._fail(f"a secret cannot be opened: {error}", is_renters=True)
         except ImageUnavailable as error:
             self._fail(str(error), is_renters=True)
+        except MachineUnable as error:
+            self._fail(str(error), is_renters=False)
         except StartRefused as error:
             # The engine runs plain containers, which was tried; what remains are the cards, or the program itself.
             self._fail(str(error), is_renters=not self.gpu_ids)

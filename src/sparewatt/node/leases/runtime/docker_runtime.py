@@ -39,6 +39,7 @@ from sparewatt.node.leases.runtime.model import (
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     PortUnreachable,
     RestartRule,
     RuntimeAbility,
@@ -149,7 +150,7 @@ class DockerRuntime:
             try:
                 await self._table.hold()
             except TableRefused as refused:
-                raise StartRefused(f"the egress table cannot be installed: {refused}") from None
+                raise MachineUnable(f"the egress table cannot be installed: {refused}") from None
 
     async def stop(self, label: LeaseLabel, *, grace_s: float) -> None:
         name = container_name(label)
@@ -323,11 +324,11 @@ class DockerRuntime:
 
 
 def _check_plan(plan: ContainerPlan, ability: RuntimeAbility) -> None:
-    """Raises StartRefused for what this machine cannot keep."""
+    """Raises MachineUnable for what this machine cannot keep."""
     if not ability.limits:
         trouble = ability.troubles[0].what if ability.troubles else "limits do not hold"
-        raise StartRefused(f"no lease can be started here: {trouble}")
+        raise MachineUnable(f"no lease can be started here: {trouble}")
     if not ability.egress and (plan.egress or plan.ports or plan.agent_port):
-        raise StartRefused("leases have no network here: the egress table cannot be installed")
+        raise MachineUnable("leases have no network here: the egress table cannot be installed")
     if plan.gpu_ids and ability.gpus is None:
-        raise StartRefused("the container engine cannot give GPUs to containers")
+        raise MachineUnable("the container engine cannot give GPUs to containers")
