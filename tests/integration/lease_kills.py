@@ -38,7 +38,9 @@ HOUR_S = 3600
 MARKET_S = 120.0
 SETTLED_S = 120.0
 """How long everything may take to be as it should after a kill: `downS`, an auction, and a busy machine."""
-ENDS = frozenset({"closed", "expired", "failed", "unmatched"})
+ENDS = frozenset({"closed", "expired", "failed"})
+HIGHEST_USD = 0.1
+"""An hour: said, since a gateway that has just started knows no offers to derive it from."""
 
 
 @dataclass
@@ -68,6 +70,7 @@ class LeasingNetwork:
             "resources": {"gpus": 0, "cpus": 0.1, "memory_gb": 0.1},
             "disk_gb": 0.1,
             "egress": "none",
+            "policy": {"max_hourly": HIGHEST_USD},
         }
         self.names.append(name)
         self.insist("POST", "/v1/leases", body)
@@ -100,7 +103,7 @@ class LeasingNetwork:
         if lease is None:
             return "unknown"
         placed = (lease["order"] or {}).get("lease")
-        return str(placed["state"] if placed and lease["phase"] not in ENDS else lease["phase"])
+        return str(placed["state"] if placed and not has_ended(lease) else lease["phase"])
 
     # parts
 
@@ -154,7 +157,7 @@ class LeasingNetwork:
             lease, count = self.lease(name), len(self.programs(name))
             if lease is None:
                 found.append(f"{name}: nobody answers")
-            elif lease["phase"] in ENDS:
+            elif has_ended(lease):
                 if count or (lease["phase"] == "closed" and lease["ending"] is None):
                     found.append(f"{name}: {lease['phase']} with {count} programs, ending {lease['ending']}")
             elif (state := self.state(name)) == "paused":
@@ -197,6 +200,13 @@ class LeasingNetwork:
 
     def chain_events(self) -> list[ChainEvent]:
         return asyncio.run(_read_events(self.network))
+
+
+def has_ended(lease: dict[str, Any]) -> bool:
+    """Nothing happens to it any more: neither a provider nor a further auction."""
+    order = lease["order"]
+    is_last = order is not None and order["attempt"] >= order["max_attempts"]
+    return lease["phase"] in ENDS or (lease["phase"] == "unmatched" and is_last)
 
 
 def is_market_open(network: Network, *, nodes: int) -> bool:
@@ -280,7 +290,9 @@ def meters_of(events: Sequence[ChainEvent]) -> dict[str, LeaseMeter]:
     meters: dict[str, LeaseMeter] = defaultdict(LeaseMeter)
     for event in events:
         if event.contract == "escrow" and "lease_id" in event.args:
-            _METERED.get(event.event, lambda _meter, _event: None)(meters[event.args["lease_id"]], event)
+            meter, note = meters[event.args["lease_id"]], _METERED.get(event.event)
+            if note is not None:
+                note(meter, event)
         elif event.event == "LeaseHandedOver":
             meters[event.args["lease_id"]].is_exact = False
     return dict(meters)

@@ -1,7 +1,7 @@
 """A lease that runs while what it stands on is killed: its program does not notice, and no money is unaccounted for.
 
-The agent, and the agent with its container, are killed in `test_leased_container.py` and here; everything at random, for
-half an hour, in `tests/soak/test_leases.py`.
+The agent alone is killed in `test_leased_container.py`; everything at random, for half an hour, in
+`tests/soak/test_leases.py`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ def program(leasing: LeasingNetwork) -> psutil.Process:
     return found
 
 
+def close_if_placed(leasing: LeasingNetwork, name: str) -> None:
+    """An auction may find nobody while validators and agents are away; the order says so, and has its deposit back."""
+    if leasing.state(name) == "active":
+        leasing.act(name, "close")
+        leasing.wait_until_settled()
+
+
 def test_postgres_the_gateway_and_a_validator_die_and_nobody_in_the_lease_notices(
     leasing: LeasingNetwork, program: psutil.Process
 ) -> None:
@@ -50,8 +57,7 @@ def test_postgres_the_gateway_and_a_validator_die_and_nobody_in_the_lease_notice
     leasing.wait_until_settled()
     leasing.wait_until_audited()
     assert leasing.programs(KEPT) == [program]
-    leasing.act("during", "close")
-    leasing.wait_until_settled()
+    close_if_placed(leasing, "during")
 
 
 def test_the_engine_dies_and_the_program_goes_on(leasing: LeasingNetwork, program: psutil.Process) -> None:
@@ -60,8 +66,7 @@ def test_the_engine_dies_and_the_program_goes_on(leasing: LeasingNetwork, progra
     leasing.engine.start()
     leasing.wait_until_settled()
     assert leasing.programs(KEPT) == [program]
-    leasing.act("meanwhile", "close")
-    leasing.wait_until_settled()
+    close_if_placed(leasing, "meanwhile")
 
 
 def test_what_was_closed_and_final_is_what_the_chain_has_though_it_loses_its_last_seconds(
@@ -94,7 +99,10 @@ def test_all_that_came_in_went_out_and_every_second_was_paid(leasing: LeasingNet
     leasing.wait_until_settled()
     leasing.wait_until_audited()
     meters = meters_of(leasing.chain_events())
-    assert sum(meter.has_ended for meter in meters.values()) == len(leasing.names)
+    assert len(meters) == len(leasing.names)
+    assert all(meter.has_ended for meter in meters.values())
     assert differences(meters) == []
-    endings = [(lease or {})["ending"]["reason"] for name in leasing.names if (lease := leasing.lease(name))]
-    assert endings == ["RENTER"] * len(leasing.names)
+    assert {name: (leasing.lease(name) or {})["ending"]["reason"] for name in (KEPT, "charged")} == {
+        KEPT: "RENTER",
+        "charged": "RENTER",
+    }

@@ -54,6 +54,10 @@ class Soak:
     def live(self) -> list[str]:
         return [name for name in self.leasing.names if self.leasing.state(name) in {"active", "paused"}]
 
+    def close(self, name: str) -> None:
+        self.acts["close"] += 1
+        self.leasing.act(name, "close")
+
     def rent(self) -> None:
         live = self.live()
         if len(live) < 2 or (len(live) < LIVE_MAX and self.rng.random() < 0.5):
@@ -61,8 +65,7 @@ class Soak:
                 self.acts["order"] += 1
                 self.leasing.order(f"soak-{len(self.leasing.names)}")
         elif self.rng.random() < 0.4:
-            self.acts["close"] += 1
-            self.leasing.act(self.rng.choice(live), "close")
+            self.close(self.rng.choice(live))
         else:
             self.acts["look"] += 1
             self.look(self.rng.choice(live))

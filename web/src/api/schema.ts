@@ -24,6 +24,7 @@ export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused
 export type OrderStateName = "closed" | "expired" | "matched" | "open" | "unmatched";
 export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
 export type PhaseName = "certified" | "commit" | "over" | "reveal" | "vote";
+export type ProgramPhaseName = "exited" | "failed" | "paused" | "pulling" | "restarting" | "running" | "starting" | "stopped" | "waiting";
 export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
 export type RegistryStatusName = "active" | "left" | "maintenance" | "registered" | "suspended";
 export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
@@ -847,6 +848,7 @@ export interface Lease {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  program: LeaseProgram | null;
 }
 
 export interface LeaseActBody {
@@ -915,6 +917,7 @@ export interface LeaseDetails {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  program: LeaseProgram | null;
   content: Record<string, unknown>;
   content_hash: string;
   missing_secrets: string[];
@@ -1031,6 +1034,17 @@ export interface LeaseOrderBody {
   max_spend?: number | string | null;
   egress?: EgressName;
   name?: string | null;
+}
+
+/** What the provider says of what runs in a lease. Its log, a command or a port show whether that is true. */
+export interface LeaseProgram {
+  phase: ProgramPhaseName | null;
+  since: number | null;
+  trouble: string | null;
+  exit_code: number | null;
+  restarts: number;
+  confirmed_running: boolean | null;
+  warning: string | null;
 }
 
 /** What an order would meet and cost. Nothing was sent or held. */

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiohttp import web
+from msgspec import structs
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
+from sparewatt.api.leases.program_replies import write_program
 from sparewatt.api.leases.replies import write_changed, write_created, write_details, write_lease
 from sparewatt.api.money.credits import usable_reference
 from sparewatt.api.paging import PAGE_QUERY, read_cursor, read_limit, write_cursor
@@ -20,8 +22,11 @@ from sparewatt.edge.bodies import read_json, whole_number
 from sparewatt.leasing.changes.secret_intake import SecretIntake
 from sparewatt.leasing.orders.order_fields import LeaseOrder, read_order
 from sparewatt.leasing.orders.order_service import LeaseOrderService
+from sparewatt.leasing.running.programs import LeasePrograms, ProviderWord
+from sparewatt.market.chain_records import LeaseRecord, LeaseState
 from sparewatt.market.chain_view import ChainView
 from sparewatt.protocol.api.leases import (
+    Lease,
     LeaseActBody,
     LeaseBody,
     LeaseChanged,
@@ -49,6 +54,7 @@ class OlderThan(NamedTuple):
 class LeaseEndpoints:
     orders: LeaseOrderService
     secrets: SecretIntake
+    programs: LeasePrograms
     clock: Clock
     rng: Rng
     """Makes ids for requests without one."""
@@ -87,7 +93,7 @@ class LeaseEndpoints:
         shown = rows[:limit]
         last = shown[-1] if len(rows) > limit else None
         return LeaseList(
-            data=[write_lease(view, row, unix_s=self.clock.unix_s()) for row in shown],
+            data=[self._with_program(view, row) for row in shown],
             next=None if last is None else write_cursor(OlderThan(last.created_unix_s, last.lease_id)),
         )
 
@@ -96,7 +102,12 @@ class LeaseEndpoints:
         """Show a lease of yours by its id, its order's id, or its name, with what was ordered."""
         view, row = self._view(), await self._find(request, principal)
         missing = await self.secrets.missing(row) if view is not None else []
-        return write_details(view, row, missing_secrets=missing, unix_s=self.clock.unix_s())
+        details = write_details(view, row, missing_secrets=missing, unix_s=self.clock.unix_s())
+        placed = _placed(view, row)
+        if placed is None:
+            return details
+        word = await self.programs.word_of(placed)
+        return structs.replace(details, program=write_program(placed, word, lease_id=row.lease_id))
 
     @endpoint("POST /v1/leases/{lease}/cancel", access="lease", body=LeaseActBody)
     async def cancel_lease(self, request: web.Request, principal: Principal) -> LeaseChanged:
@@ -111,6 +122,13 @@ class LeaseEndpoints:
         reference, row = await self._read_act(request, principal)
         done = await self.orders.close(row, reference=reference)
         return write_changed(self._view(), row, done, unix_s=self.clock.unix_s())
+
+    def _with_program(self, view: ChainView | None, row: LeaseOrderRow) -> Lease:
+        lease, placed = write_lease(view, row, unix_s=self.clock.unix_s()), _placed(view, row)
+        if placed is None:
+            return lease
+        word = ProviderWord(self.programs.report_of(placed), None)
+        return structs.replace(lease, program=write_program(placed, word, lease_id=row.lease_id))
 
     async def _read(self, request: web.Request) -> tuple[LeaseOrder, str | None]:
         """The order of a body, and the id of the request. Raises BadRequest."""
@@ -132,3 +150,9 @@ class LeaseEndpoints:
             return self.orders.market.view()
         except ChainUnavailable:
             return None  # what was ordered is known all the same
+
+
+def _placed(view: ChainView | None, row: LeaseOrderRow) -> LeaseRecord | None:
+    """The lease of an order that has a provider now."""
+    found = None if view is None or row.order_id is None else view.latest.leases.get(row.order_id)
+    return None if found is None or found.provider is None or found.state is LeaseState.CLOSED else found

@@ -3,8 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-
-import msgspec
+from dataclasses import replace
 
 from sparewatt.core.rng import seeded
 from sparewatt.node.leases.runtime.model import RuntimeAbility, RuntimeTrouble
@@ -79,7 +78,7 @@ async def test_without_the_driver_the_owner_is_told_what_to_install() -> None:
 
 async def test_leases_that_got_no_network_get_it_once_the_table_holds() -> None:
     rig = Rig()
-    runtime = rig.runtime(msgspec.structs.replace(ABLE, egress=False))
+    runtime = rig.runtime(replace(ABLE, egress=False))
     async with rig.watching(runtime) as watch:
         await until(lambda: watch.ability is not None)
         runtime.can = ABLE
