@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -141,7 +142,7 @@ class Soak:
             raise
         took_s = time.monotonic() - began_s
         self.settled_s.setdefault(name, []).append(took_s)
-        print(f"{time.strftime('%H:%M:%S')} {name}: settled after {took_s:.1f} s", flush=True)
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {name}: settled after {took_s:.1f} s\n")
 
 
 def _kill(process: psutil.Process) -> None:

@@ -32,7 +32,6 @@ from sparewatt.node.leases.placed.updates import AcceptsUpdate, never_accepts
 from sparewatt.node.leases.runtime.model import (
     ContainerMissing,
     ContainerState,
-    EngineUnavailable,
     ImageUnavailable,
     LeaseContainer,
     LeaseLabel,
@@ -164,8 +163,8 @@ class LeaseWorker:
             step = next_step(self._situation())
             await self._take(step)
             self._answer_update()
-        except EngineUnavailable as error:
-            self._note(self.phase, trouble=f"the container engine does not answer: {error}")
+        except LeaseRuntimeError as error:  # not seeing is not an end: the next look tells more
+            self._note(self.phase, trouble=f"its container cannot be looked after: {error}")
             return REPEAT_S
         except NoRoom as error:
             self._note(self.phase, trouble=str(error))
