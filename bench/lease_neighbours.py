@@ -1,9 +1,9 @@
 """The speed of a lease beside hostile ones on the same machine, against its speed while these stand still.
 
-Run `make bench-lease-neighbours`, as root, with podman and busybox. A lease hashes zeros with half a processor. Beside it
-are three with the rest of two processors: a fork bomb that computes, a program that takes twice its memory and dies,
-again and again, and one that fills its disk. They are paused and let go in turns, so that whatever else the machine does
-meets both sides alike. The programs run in containers as the agent makes them.
+Run `make bench-lease-neighbours`, as root, with podman and busybox. A lease hashes zeros with half a processor. Beside
+it are three with the rest of two processors: a fork bomb that computes, a program that takes twice its memory and dies,
+again and again, and one that fills its disk. They are paused and let go in turns, so that whatever else the machine
+does meets both sides alike. The programs run in containers as the agent makes them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def hashed_s(runtime: DockerRuntime, label: LeaseLabel) -> float:
     began_s = time.perf_counter()
     session = await runtime.exec(label, ["/busybox", "sh", "-c", work], tty=False)
     try:
-        async for _ in session.output():
+        while await session.read() is not None:
             pass
     finally:
         await session.close()
@@ -82,7 +82,7 @@ async def measure_pairs(runtime: DockerRuntime, count: int) -> list[tuple[float,
 
 
 async def run(socket: Path, count: int) -> list[tuple[float, float]]:
-    runtime = DockerRuntime(clock=SystemClock(), rng=SystemRng(), socket=socket, table=NftEgressTable(name=TABLE))
+    runtime = DockerRuntime(clock=SystemClock(), rng=SystemRng(), socket=socket, table=NftEgressTable(table=TABLE))
     keeping = asyncio.create_task(runtime.run())
     try:
         return await measure_pairs(runtime, count)
@@ -116,7 +116,7 @@ def report(pairs: Sequence[tuple[float, float]]) -> str:
         "# A lease beside hostile ones",
         "",
         f"A lease with half a processor hashes {MIB_HASHED} MiB, {len(pairs)} times beside paused neighbours and",
-        f"{len(pairs)} times, in turns, beside these on the same machine, each with half a processor: "
+        f"{len(pairs)} times, in turns, beside hostile ones on the same machine, each with half a processor:",
         f"{', '.join(HOSTILE)}.",
         "",
         describe(),

@@ -38,7 +38,8 @@ HOUR_S = 3600
 MARKET_S = 120.0
 SETTLED_S = 180.0
 """How long everything may take to be as it should after a kill. The longest is a container whose lease ended while its
-agent was away: it is compared every 30 s, and removed when a later block says the same; a quiet chain has one a minute."""
+agent was away: it is compared every 30 s, and removed when a later block says the same. A quiet chain has one a minute.
+"""
 ENDS = frozenset({"closed", "expired", "failed"})
 HIGHEST_USD = 0.1
 """An hour: said, since a gateway that has just started knows no offers to derive it from."""

@@ -1,8 +1,8 @@
 """Leases in real containers, ordered, used and closed for many minutes while parts of their network are killed.
 
 Run by `make soak-leases`, as root, with podman; writes docs/measurements/leases-kills.md. LEASES_MINUTES is its length
-(30), LEASES_SEED the order of things (1). After every kill each lease must have one program, or an end with a reason and
-none; the books must agree with the chain. At the end, by the chain's events alone: every deposit is paid out or
+(30), LEASES_SEED the order of things (1). After every kill each lease must have one program, or an end with a reason
+and none; the books must agree with the chain. At the end, by the chain's events alone: every deposit is paid out or
 refunded, and every second that a lease ran was paid.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import statistics
 import sys
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import fill
 
 import psutil
 import pytest
@@ -38,6 +40,14 @@ CALM_S = (0.0, 6.0)
 """Between what a renter does and the next kill: at random."""
 FROZEN_S = 14.0
 """Longer than `downS`: a stand-in takes over, and the frozen agent wakes with a container that is no longer its."""
+WIDTH, WRONG_CHARS_MAX = 120, 4_000
+SUMS = {
+    "deposited": "deposits",
+    "compensated": "compensation out of bonds",
+    "settled": "paid for time, fees included",
+    "fees": "of that, fees",
+    "refunded": "refunded",
+}
 REPORT = Path(__file__).resolve().parents[2] / "docs" / "measurements" / "leases-kills.md"
 
 
@@ -187,54 +197,39 @@ def _close_all(soak: Soak) -> tuple[dict[str, LeaseMeter], Counter[str], list[st
 
 
 def report(soak: Soak, meters: dict[str, LeaseMeter], ends: Counter[str], wrong: list[str], *, minutes: float) -> str:
-    total = LeaseMeter()
-    for meter in meters.values():
-        for name in ("deposited", "compensated", "settled", "fees", "refunded", "due"):
-            setattr(total, name, getattr(total, name) + getattr(meter, name))
-    handed_over = sum(not meter.is_exact for meter in meters.values())
-    exact = sum(meter.is_exact and meter.has_ended for meter in meters.values())
-    rows = [
-        f"| {name} | {count} | {sorted(times)[len(times) // 2]:.1f} s | {max(times):.1f} s |"
-        for name, count in sorted(soak.kills.items())
-        if (times := soak.settled_s.get(name))
-    ]
+    happened = (
+        f"{minutes:.0f} minutes of leases in real containers (podman) on a network as `sparewatt up` makes it: {NODES} "
+        f"nodes, four validators, the local chain. {len(soak.leasing.names)} leases were ordered, up to {LIVE_MAX} at "
+        f"a time, {soak.acts['close']} closed in between, {soak.acts['look']} logs read. {soak.kills.total()} times "
+        "something was killed (SIGKILL); after each kill every lease had to have exactly one program, or an end with a "
+        "reason and none, and `ledger audit` had to agree with the chain to the unit."
+    )
+    load = f"The machine had {os.cpu_count()} cores and a load average of {os.getloadavg()[2]:.1f} at the end."
     lines = [
-        "# Leases while their network is killed",
-        "",
-        f"{minutes:.0f} minutes of leases in real containers (podman) on a network as `sparewatt up` makes it: "
-        f"{NODES} nodes, four",
-        f"validators, the local chain. {len(soak.leasing.names)} leases were ordered, up to {LIVE_MAX} at a time, "
-        f"{soak.acts['close']} closed in between,",
-        f"{soak.acts['look']} logs read. {soak.kills.total()} times something was killed (SIGKILL); after each kill every "
-        "lease had to have exactly",
-        "one program, or an end with a reason and none, and `ledger audit` had to agree with the chain to the unit.",
-        "",
-        describe(),
-        f"The machine had {os.cpu_count()} cores and a load average of {os.getloadavg()[2]:.1f} over the last minutes.",
-        "",
-        "| killed | times | until all was as it should be, median | longest |",
-        "| --- | --- | --- | --- |",
-        *rows,
-        "",
-        "What the chain's events say of all leases together:",
-        "",
-        "| | µUSD |",
-        "| --- | --- |",
-        f"| deposits | {total.deposited:,} |",
-        f"| compensation out of bonds | {total.compensated:,} |",
-        f"| paid for time, fees included | {total.settled:,} |",
-        f"| of that, fees | {total.fees:,} |",
-        f"| refunded | {total.refunded:,} |",
-        f"| unaccounted for | {total.deposited + total.compensated - total.settled - total.refunded:,} |",
-        "",
-        f"{exact} leases kept their provider: each paid exactly its seconds between start and stop, by the times of the",
-        f"blocks. {handed_over} changed it: they paid less than these seconds, since a provider that is signed down is "
-        "paid until it",
-        f"was last heard. Ends: {', '.join(f'{count} by {reason}' for reason, count in sorted(ends.items())) or 'none'}.",
-        "",
-        "Nothing was lost." if not wrong else "**Lost:** " + "\n\n".join(wrong)[:4000],
-        "",
-        f"Command: `make soak-leases` (seed {SEED}, LEASES_MINUTES={MINUTES:g}).",
-        "",
+        *("# Leases while their network is killed", "", fill(happened, WIDTH), "", describe(), load, ""),
+        *("| killed | times | until all was as it should be, median | longest |", "| --- | --- | --- | --- |"),
+        *(
+            f"| {name} | {len(times)} | {statistics.median(times):.1f} s | {max(times):.1f} s |"
+            for name, times in sorted(soak.settled_s.items())
+        ),
+        *("", *_money_lines(meters, ends), ""),
+        "Nothing was lost." if not wrong else "**Lost:** " + "\n\n".join(wrong)[:WRONG_CHARS_MAX],
+        *("", f"Command: `make soak-leases` (LEASES_SEED={SEED}, LEASES_MINUTES={MINUTES:g}).", ""),
     ]
     return "\n".join(lines)
+
+
+def _money_lines(meters: dict[str, LeaseMeter], ends: Counter[str]) -> list[str]:
+    """By the chain's events."""
+    sums = {name: sum(getattr(meter, name) for meter in meters.values()) for name in SUMS}
+    left = sums["deposited"] + sums["compensated"] - sums["settled"] - sums["refunded"]
+    rows = [f"| {words} | {sums[name]:,} |" for name, words in SUMS.items()]
+    exact = sum(meter.is_exact and meter.has_ended for meter in meters.values())
+    told = (
+        f"{exact} leases kept their provider: each paid exactly its seconds between start and stop, by the times of "
+        f"the blocks. {len(meters) - exact} changed it: these may pay less, since a provider "
+        "that is signed down is paid until it was last heard. "
+        f"Ends: {', '.join(f'{count} by {reason}' for reason, count in sorted(ends.items())) or 'none'}."
+    )
+    head = ["What the chain's events say of all leases together:", "", "| | µUSD |", "| --- | --- |"]
+    return [*head, *rows, f"| unaccounted for | {left:,} |", "", fill(told, WIDTH)]

@@ -156,8 +156,8 @@ class LeaseProgram(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     restarts: int
     confirmed_running: bool | None
-    """What the node's key signed when pay began: true, it runs; false, only its resources are held. None before that, and
-    in lists."""
+    """What the node's key signed when pay began: true, it runs; false, only its resources are held. None before that,
+    and in lists."""
     warning: str | None
     """You pay for it, and it does not run."""
 

@@ -53,7 +53,7 @@ class Secrets(LeaseActStore):
         if (order_id, attempt) == (ORDER, 0):
             self.sealed[provider, name] = sealed
 
-    async def find_details(self, order_id: str, details_hash: str) -> str | None:  # noqa: ARG002 (of a real store)
+    async def find_details(self, order_id: str, details_hash: str) -> str | None:
         return None
 
     async def secrets_of(self, order_id: str, attempt: int, *, provider: str) -> dict[str, str]:

@@ -276,8 +276,13 @@ def test_leases_are_listed(network: FakeNetwork, run: Run) -> None:
 
 def test_a_lease_that_is_paid_and_does_not_run_is_a_warning_in_the_list_too(network: FakeNetwork, run: Run) -> None:
     program = {
-        **{"phase": "pulling", "since": 1_800_000_000, "trouble": "12 of 900 MB", "exit_code": None, "restarts": 0},
-        **{"confirmed_running": False, "warning": "You pay for it, and it does not run."},
+        "phase": "pulling",
+        "since": 1_800_000_000,
+        "trouble": "12 of 900 MB",
+        "exit_code": None,
+        "restarts": 0,
+        "confirmed_running": False,
+        "warning": "You pay for it, and it does not run.",
     }
     network.on("GET /v1/leases/train", details(MATCHED | {"program": program}))
     shown = run("lease", "show", "train").stdout
