@@ -74,7 +74,7 @@ def report(alone: Sequence[float], together: Sequence[float]) -> str:
         "",
         "From `POST /v1/credits/deposit` with the chain's adapter to credits that can be spent, on the local chain:",
         "the faucet, a permit and the deposit are sent, mined, indexed, final and posted. Each account makes its first",
-        f"one. The local chain counts {LOCAL_DEPTH} blocks as final; {LOCAL_SENDERS} keys relay beside the operator's.",
+        f"one. The local chain counts {LOCAL_DEPTH} blocks as final once they are saved; {LOCAL_SENDERS} keys relay beside the operator's.",
         "On any other chain the wait is that chain's block time times `depth`.",
         "",
         f"The machine had {os.cpu_count()} cores and a load average of {os.getloadavg()[1]:.0f} over these minutes.",

@@ -137,6 +137,21 @@ class LeasingNetwork:
         self.engine.kill()
         self.engine.start()
 
+    def agent_of(self, name: str) -> int:
+        """The process of the node whose provider has this lease."""
+        lease, providers, nodes = self.lease(name), self._list("/v1/market/providers"), self._list("/v1/nodes")
+        assert lease is not None
+        (key,) = [each["node_key"] for each in providers if each["id"] == lease["order"]["lease"]["provider"]]
+        (node,) = [each["name"] for each in nodes if each["id"] == key]
+        (pid,) = self.pids("node\0join", f"/{node}\0")
+        return pid
+
+    def _list(self, path: str) -> list[dict[str, Any]]:
+        reply = self.ask("GET", path)
+        assert reply is not None
+        found: list[dict[str, Any]] = reply.json()["data"]
+        return found
+
     # programs in containers
 
     def programs(self, name: str) -> list[psutil.Process]:

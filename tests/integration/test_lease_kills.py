@@ -1,7 +1,7 @@
 """A lease that runs while what it stands on is killed: its program does not notice, and no money is unaccounted for.
 
 The agent alone is killed in `test_leased_container.py`; everything at random, for half an hour, in
-`tests/soak/test_leases.py`.
+`tests/soak/test_leases.py`. Names of leases are words that no other process of the machine has in its command.
 """
 
 from __future__ import annotations
@@ -67,6 +67,26 @@ def test_the_engine_dies_and_the_program_goes_on(leasing: LeasingNetwork, progra
     leasing.wait_until_settled()
     assert leasing.programs(KEPT) == [program]
     close_if_placed(leasing, "meanwhile")
+
+
+def test_a_machine_stops_and_a_stand_in_goes_on_also_when_the_first_comes_back(leasing: LeasingNetwork) -> None:
+    """It comes back with a program that is no longer its own to run."""
+    leasing.order("moved")
+    leasing.wait_until_settled()
+    (first,), agent = leasing.programs("moved"), leasing.agent_of("moved")
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        first.kill()
+        wait_until(lambda: bool(leasing.programs("moved")), "no stand-in runs", ceiling_s=60)
+        (second,) = leasing.programs("moved")
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    leasing.wait_until_settled()
+    assert leasing.programs("moved") == [second]
+    assert leasing.agent_of("moved") != agent
+    leasing.act("moved", "close")
+    leasing.wait_until_settled()
+    leasing.wait_until_audited()
 
 
 def test_what_was_closed_and_final_is_what_the_chain_has_though_it_loses_its_last_seconds(
