@@ -70,6 +70,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.responses.shelf import ShelfFactory
 from sparewatt.leasing.changes.change_service import LeaseChangeService
 from sparewatt.leasing.changes.secret_intake import SecretIntake
+from sparewatt.leasing.running.programs import LeasePrograms
 from sparewatt.ledger.payouts import PayoutService
 
 
@@ -243,12 +244,20 @@ def _money_groups(services: Services) -> list[object]:
 def _lease_groups(services: Services) -> list[object]:
     orders, clock, rng = services.make_lease_orders(), services.clock, services.rng
     secrets = SecretIntake(orders, services.database.lease_acts)
+    programs = LeasePrograms(services.lease_acts.reports, services.database.lease_acts)
     access, sites = services.make_lease_access(), services.make_lease_sites()
     return [
         ProviderEndpoints(
             providers=services.providers, accounts=services.people, nodes=services.table, rng=services.rng
         ),
-        LeaseEndpoints(orders=orders, secrets=secrets, uptime_credits=services.uptime_credits, clock=clock, rng=rng),
+        LeaseEndpoints(
+            orders=orders,
+            secrets=secrets,
+            uptime_credits=services.uptime_credits,
+            programs=programs,
+            clock=clock,
+            rng=rng,
+        ),
         LeaseChangeEndpoints(changes=LeaseChangeService(orders), clock=clock, rng=rng),
         LeaseSecretEndpoints(orders=orders, secrets=secrets, chain=services.database.chain),
         LeaseMatchEndpoints(limiter=services.auth, matches=services.lease_matches),
