@@ -91,6 +91,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("matches_store", 1.0, services.explanations.store),
         Chore("responses_heartbeat", 1.0, partial(_report_responses, services)),
         Chore("responses_old", 60.0, services.database.responses.forget_old),
+        Chore("documents_old", 60.0, services.database.documents.forget_old),
         Chore("live_feed", FRAME_S, services.live.make_frame),
         Chore("history", STORE_S, services.history.store),
         Chore("money", 600.0, services.money.run_chores),

@@ -24,6 +24,7 @@ from sparewatt.store.check_counts import CheckCountStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
+from sparewatt.store.documents import DocumentStore
 from sparewatt.store.eras import EraStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
@@ -140,6 +141,7 @@ class Database:
         self.power = PowerStore(pool)
         self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
+        self.documents = DocumentStore(pool)
         self.statements = StatementStore(pool)
 
     @classmethod

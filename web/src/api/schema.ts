@@ -409,6 +409,27 @@ export interface ContinuationPoint {
   chars: number;
 }
 
+export interface ConversationChange {
+  metadata: Record<string, string> | null;
+}
+
+export interface ConversationDeletion {
+  id: string;
+  object: "conversation.deleted";
+  deleted: boolean;
+}
+
+export interface ConversationId {
+  id: string;
+}
+
+export interface ConversationObject {
+  id: string;
+  object: "conversation";
+  created_at: number;
+  metadata: Record<string, string>;
+}
+
 export interface CreatedKey {
   id: string;
   account_id: string;
@@ -1886,6 +1907,15 @@ export interface NetworkTotals {
   first_token_ms: number | null;
 }
 
+export interface NewConversation {
+  metadata?: Record<string, string> | null;
+  items?: Record<string, unknown>[] | null;
+}
+
+export interface NewConversationItems {
+  items: Record<string, unknown>[];
+}
+
 export interface NewJoinToken {
   life_s?: number;
   lease?: string | null;
@@ -2608,6 +2638,7 @@ export interface ResponseObject {
   user: string | null;
   safety_identifier: string | null;
   prompt_cache_key: string | null;
+  conversation?: ConversationId;
 }
 
 export interface ResponseReasoning {
@@ -2747,6 +2778,33 @@ export interface StandingOffer {
 export interface StatusBody {
   status: ChosenStatus;
   id?: string | null;
+}
+
+export interface StoredChatChange {
+  metadata: Record<string, string> | null;
+}
+
+export interface StoredChatDeletion {
+  id: string;
+  object: "chat.completion.deleted";
+  deleted: boolean;
+}
+
+export interface StoredChatList {
+  object: "list";
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
+/** A page of the messages that a chat completion answers, each with an `id`. */
+export interface StoredChatMessageList {
+  object: "list";
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
 }
 
 /** About a batch whose root the guardian made void. */

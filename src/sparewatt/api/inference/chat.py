@@ -65,9 +65,20 @@ def read_chat(body: bytes) -> ModelCall:
         answers=chat.n or 1,
         needs=_needs_of(chat, media),
         foreign=unknown_fields(fields, PATH),
-        ignored=ignored_fields(fields, PATH),
+        ignored=_ignored(fields),
+        stores=_stores(fields),
         fallbacks=tuple(fallbacks),
     )
+
+
+def _stores(fields: dict[str, msgspec.Raw]) -> bool:
+    return bytes(fields.get("store", NULL)) == b"true"
+
+
+def _ignored(fields: dict[str, msgspec.Raw]) -> tuple[str, ...]:
+    """What is stored has its metadata."""
+    ignored = ignored_fields(fields, PATH)
+    return tuple(name for name in ignored if name not in ("store", "metadata")) if _stores(fields) else ignored
 
 
 def with_one_model(fields: dict[str, msgspec.Raw], model: str) -> bytes:
