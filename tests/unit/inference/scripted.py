@@ -149,8 +149,9 @@ class ScriptedNode:
     def may_send_bytes(self) -> int:
         return self.opened[-1].window_bytes + self.credit_bytes - self.sent_bytes
 
-    def head(self, status: int = 200) -> None:
-        self._say(encode_message(Opcode.HEAD, JobReplyHead(status=status), stream=self._stream))
+    def head(self, status: int = 200, *, content_type: str = "application/json") -> None:
+        head = JobReplyHead(status=status, content_type=content_type)
+        self._say(encode_message(Opcode.HEAD, head, stream=self._stream))
 
     def data(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -170,8 +171,8 @@ class ScriptedNode:
         self._table.disconnect(self.id, unix_s=self._clock.unix_s())
         self.link.on_lost("the socket closed")
 
-    def begin(self, *pieces: bytes) -> None:
-        self.head()
+    def begin(self, *pieces: bytes, content_type: str = "application/json") -> None:
+        self.head(content_type=content_type)
         self.data(*pieces)
 
     def answer(self, *pieces: bytes, status: int = 200) -> None:

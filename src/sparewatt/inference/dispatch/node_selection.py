@@ -157,7 +157,7 @@ def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = Non
         )
     if Rejection.PROMPT_TOO_LONG in reasons:
         longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
-        return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
+        return ContextTooLong(model, context_tokens=longest)
     return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
 
 

@@ -30,6 +30,10 @@ class BrokenStream(Exception):
     """What was streamed is no answer. The message is our own, whatever the server sent."""
 
 
+class ErrorEvent(BrokenStream):
+    """The server reported an error in place of a chunk."""
+
+
 class StreamAccumulator:
     """Add the data of each event; `body` is the answer that the server would have given without streaming."""
 
@@ -84,7 +88,7 @@ class StreamAccumulator:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BrokenStream("the model server streams something that is no chunk") from None
         if chunk.get("error") is not None:
-            raise BrokenStream("the model server reported an error in its stream")
+            raise ErrorEvent("the model server reported an error in its stream")
         choices = chunk.pop("choices", None) or ()
         try:
             for choice in choices:

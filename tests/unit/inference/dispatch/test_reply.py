@@ -149,7 +149,7 @@ def test_garbage_breaks_a_stream_after_what_came_before_it(garbage: bytes) -> No
 )
 def test_an_error_event_breaks_a_stream_with_a_code_of_ours(error: bytes, code: str) -> None:
     broken = a_reply().feed(b'data: {"error":%b}\n\n' % error).broken
-    assert broken == f"the model server reported an error in its answer ({code})"
+    assert str(broken) == f"the model server reported an error in its answer ({code})"
 
 
 def test_a_chunk_after_done_breaks_a_stream() -> None:
