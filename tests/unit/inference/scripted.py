@@ -45,8 +45,9 @@ from tests.unit.inference.nodes import MODEL, NOW_S, a_dispatched_job, a_job, a_
 
 BODY = b'{"model":"llama-3-8b","messages":[{"role":"user","content":"Hi"}]}'
 COMPLETION = (
-    b'{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"}}],'
-    b'"usage":{"prompt_tokens":5,"completion_tokens":2}}'
+    b'{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello",'
+    b'"refusal":null},"logprobs":null,"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}'
 )
 DONE = b"data: [DONE]\n\n"
 KV_TOKEN_BYTES = 100_000

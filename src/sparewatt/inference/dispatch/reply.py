@@ -530,7 +530,7 @@ class WholeReply:
     def end(self) -> bytes:
         body, seen = self._known(self.body(), known_completion), self.delivered
         completion = read_completion(body)
-        if completion is None:
+        if completion is None or not all(choice.has_answer() for choice in completion.choices):
             raise ReplyBroken("the reply is not a completion")
         asked = [not self._answers or 0 <= choice.index < self._answers for choice in completion.choices]
         choices = [choice for choice, is_asked in zip(completion.choices, asked, strict=True) if is_asked]

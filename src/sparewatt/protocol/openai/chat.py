@@ -216,6 +216,9 @@ class WholeChoice(msgspec.Struct, frozen=True):
     text: msgspec.Raw = NULL
     finish_reason: str | None = None
 
+    def has_answer(self) -> bool:
+        return self.message is not None or self.text is not NULL
+
     def readable(self) -> Iterator[ReadableText]:
         return _readable(self.message, self.text)
 

@@ -126,8 +126,9 @@ class StreamAccumulator:
             whole["text"] += choice["text"] or ""
             self.has_output |= bool(choice["text"])
         else:
-            message = {"role": "assistant", "content": None}
-            whole = self._choices.setdefault(index, {"index": index, "message": message, "finish_reason": None})
+            message = {"role": "assistant", "content": None, "refusal": None}
+            new = {"index": index, "message": message, "logprobs": None, "finish_reason": None}
+            whole = self._choices.setdefault(index, new)
             delta = choice.get("delta") or {}
             _merge_delta(whole["message"], delta)
             self.has_output |= any(value for name, value in delta.items() if name != "role")
