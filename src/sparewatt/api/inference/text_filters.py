@@ -1,59 +1,18 @@
 """What a gateway rewrites in the replies of text completions: the prompt of `echo`, and the shape of log probabilities.
 
-Both read a reply event by event, and each event is one of the client's own: a filter is of one request.
+A filter is of one request.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
-_T = TypeVar("_T")
-_DATA, _END = b"data: ", b"\n\n"
-"""Of a server-sent event."""
+from sparewatt.api.inference.reply_rewriter import ReplyRewriter, decoded
 
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _choices_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-class TextFilter(ABC):
-    """Implements ReplyFilter."""
-
-    def __init__(self) -> None:
-        self._partial_event = b""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the rest of a stream may be passed on unread."""
-        return False
-
-    @abstractmethod
-    def rewrite(self, reply: bytes) -> bytes:
-        """A whole reply, or the chunk of an event. Raises ValueError if it is not a completion."""
-
-    def whole(self, body: bytes) -> bytes:
-        return self.rewrite(body)
-
-    def feed(self, data: bytes) -> bytes:
-        if self.is_done:
-            return self.rest() + data
-        *events, self._partial_event = (self._partial_event + data).split(_END)
-        return b"".join(self._rewrite_event(event) + _END for event in events)
-
-    def rest(self) -> bytes:
-        partial, self._partial_event = self._partial_event, b""
-        return partial
-
-    def _rewrite_event(self, event: bytes) -> bytes:
-        if not event.startswith(_DATA + b"{"):
-            return event
-        try:
-            return _DATA + self.rewrite(event.removeprefix(_DATA))
-        except ValueError:
-            return event
 
 
 # echo
@@ -71,7 +30,7 @@ class _Reply(msgspec.Struct, frozen=True):
 _reply_decoder = msgspec.json.Decoder(_Reply)
 
 
-class Echo(TextFilter):
+class Echo(ReplyRewriter):
     """Each choice gets its prompt once; of a stream, in its first piece."""
 
     def __init__(self, prompts: Sequence[str], *, answers: int) -> None:
@@ -85,7 +44,7 @@ class Echo(TextFilter):
         return not self._pending
 
     def rewrite(self, reply: bytes) -> bytes:
-        choices = _decoded(_reply_decoder, reply).choices
+        choices = decoded(_reply_decoder, reply).choices
         if not any(choice.text is not None and choice.index in self._pending for choice in choices):
             return reply
         fields = _fields_decoder.decode(reply)
@@ -132,7 +91,7 @@ class _ScoredReply(msgspec.Struct, frozen=True):
 _scored_decoder = msgspec.json.Decoder(_ScoredReply)
 
 
-class TextLogprobs(TextFilter):
+class TextLogprobs(ReplyRewriter):
     """Four lists of equal length, in place of whatever shape a server has."""
 
     def __init__(self, top: int) -> None:
@@ -143,7 +102,7 @@ class TextLogprobs(TextFilter):
         """Characters of each choice so far: offsets go on over the events of a stream."""
 
     def rewrite(self, reply: bytes) -> bytes:
-        choices = _decoded(_scored_decoder, reply).choices
+        choices = decoded(_scored_decoder, reply).choices
         if not choices:
             return reply
         fields = _fields_decoder.decode(reply)
@@ -184,10 +143,3 @@ def _likeliest(top: dict[str, float] | None, count: int) -> dict[str, float] | N
     if top is None:
         return None
     return dict(sorted(top.items(), key=lambda pair: -pair[1])[:count])
-
-
-def _decoded(decoder: msgspec.json.Decoder[_T], reply: bytes) -> _T:
-    try:
-        return decoder.decode(reply)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None

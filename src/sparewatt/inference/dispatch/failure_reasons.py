@@ -37,17 +37,19 @@ NOT_NOW = (429, 503)
 
 
 class ContextTooLong(BadRequest):
-    """Worded as OpenAI does: clients know it by its code, or by how its text begins."""
-
     code = "context_length_exceeded"
 
-    def __init__(self, model: str, *, context_tokens: int) -> None:
-        """`context_tokens`: the model's longest context here; 0 if unknown."""
-        size = f"{context_tokens} tokens" if context_tokens else "less than this request needs"
-        super().__init__(
-            f"This model's maximum context length is {size}. Prompt and answer together do not fit into it on any "
-            f"node that serves {model!r}. Shorten the prompt or lower max_tokens."
-        )
+
+def context_too_long(model: str, *, context_tokens: int) -> ContextTooLong:
+    """Worded as OpenAI does: clients know it by its code, or by how its text begins.
+
+    `context_tokens`: the model's longest context here; 0 if unknown.
+    """
+    size = f"{context_tokens} tokens" if context_tokens else "less than this request needs"
+    return ContextTooLong(
+        f"This model's maximum context length is {size}. Prompt and answer together do not fit into it on any "
+        f"node that serves {model!r}. Shorten the prompt or lower max_tokens."
+    )
 
 
 class RefusedByServer(BadRequest):
@@ -259,7 +261,7 @@ _ERRORS: Mapping[ErrorCode, tuple[type[SparewattError], str]] = {
 def request_error(code: ErrorCode, model: str, *, context_tokens: int, nodes: int) -> SparewattError:
     """For the client, in our words. `context_tokens`: the model's longest context here; 0 if unknown."""
     if code is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
-        return ContextTooLong(model, context_tokens=context_tokens)
+        return context_too_long(model, context_tokens=context_tokens)
     who = "The only model server" if nodes == 1 else f"{nodes} model servers"
     other = f"rejected the request ({code.value}). Check its messages, tools and parameters."
     kind, sentence = _ERRORS.get(code, (RefusedByServer, other))
