@@ -55,7 +55,7 @@ LLAMA = Kind(
     module="sparewatt.node.backends.llama_server",
     flags=(f"--alias={MODEL_NAME}", f"--context={CONTEXT}"),
     lacks={
-        "tools": "the-model's-template-knows-no-tools",
+        "tools": "the-model's-template-knows-no-tools, and only its adapter makes up for it",
         "embeddings": "it-is-started-without-embeddings",
     },
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -242,12 +242,15 @@ def agreed_code(first: ServerError, second: ServerError) -> ErrorCode:
     return second.code if first.code is ErrorCode.BAD_REQUEST else ErrorCode.BAD_REQUEST
 
 
+_SCHEMA_FIELDS = {"json_schema": "response_format", "tools": "tools"}
+"""By a capability that a request with a schema needs: the field that has it."""
+
 _ERRORS: Mapping[ErrorCode, tuple[type[SparewattError], str]] = {
     ErrorCode.UNSUPPORTED_PARAMETER: (UnsupportedParameter, "did not take a parameter of the request. Leave it out."),
     ErrorCode.UNSUPPORTED_CONTENT: (UnsupportedContent, "did not take the images or files of the request. Send text."),
     ErrorCode.INVALID_SCHEMA: (
         RefusedByServer,
-        "did not take the schema or format of the answer. Check response_format and tools.",
+        "did not take the schema or format of the answer. Check response_format and tools, and their patterns.",
     ),
     ErrorCode.TOO_LARGE: (BodyTooLarge, "did not take a request of this size. Send less."),
     ErrorCode.UNSUPPORTED_MEDIA: (UnsupportedMediaType, "did not take the request's media type. Send plain JSON."),
@@ -258,14 +261,20 @@ _ERRORS: Mapping[ErrorCode, tuple[type[SparewattError], str]] = {
 }
 
 
-def request_error(code: ErrorCode, model: str, *, context_tokens: int, nodes: int) -> SparewattError:
-    """For the client, in our words. `context_tokens`: the model's longest context here; 0 if unknown."""
+def request_error(
+    code: ErrorCode, model: str, *, context_tokens: int, nodes: int, needs: Collection[str] = ()
+) -> SparewattError:
+    """For the client, in our words. `context_tokens`: the model's longest context here; 0 if unknown. `needs`: what the
+    request needs, which says where its schema is."""
     if code is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
         return context_too_long(model, context_tokens=context_tokens)
     who = "The only model server" if nodes == 1 else f"{nodes} model servers"
     other = f"rejected the request ({code.value}). Check its messages, tools and parameters."
     kind, sentence = _ERRORS.get(code, (RefusedByServer, other))
-    return kind(f"{who} of {model!r} that could take the request {sentence}")
+    param = _SCHEMA_FIELDS.get(next((name for name in _SCHEMA_FIELDS if name in needs), ""))
+    error = kind(f"{who} of {model!r} that could take the request {sentence}")
+    error.param = param if code is ErrorCode.INVALID_SCHEMA else error.param
+    return error
 
 
 FAIL_SENTENCES: Mapping[FailCode, str] = {

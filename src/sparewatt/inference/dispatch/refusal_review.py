@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, ModelId, NodeId
@@ -13,11 +13,13 @@ from sparewatt.inference.matcher.table import NodeTable
 
 
 class RefusalReview:
-    __slots__ = ("_model", "_opinions", "_table")
+    __slots__ = ("_model", "_needs", "_opinions", "_table")
 
-    def __init__(self, table: NodeTable, model: ModelId) -> None:
+    def __init__(self, table: NodeTable, model: ModelId, needs: Collection[str] = ()) -> None:
+        """`needs`: what the request needs of a model."""
         self._table = table
         self._model = model
+        self._needs = needs
         self._opinions = SecondOpinion()
 
     @property
@@ -57,7 +59,7 @@ class RefusalReview:
     def _error(self, code: ErrorCode, *, nodes: int, stated: int) -> SparewattError:
         """`stated`: a context's size in the server's own error, which counts if no node has reported one."""
         reported = max((self._context_tokens(row.id) for row in self._table if self._model in row.models), default=0)
-        return request_error(code, self._model, context_tokens=reported or stated, nodes=nodes)
+        return request_error(code, self._model, context_tokens=reported or stated, nodes=nodes, needs=self._needs)
 
     def _context_tokens(self, node_id: NodeId) -> int:
         row = self._table.get(node_id)
