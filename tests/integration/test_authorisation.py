@@ -67,6 +67,8 @@ MATRIX = {
     "GET /v1/nodes/{node_id}/why": Row(WHO, NO, YES, YES),
     "GET /v1/nodes/{node_id}/history": known(),
     "GET /v1/nodes/{node_id}/reputation": known(),
+    "GET /v1/nodes/{node_id}/trust": known(),
+    "GET /v1/tiers": everybody(),
     "GET /v1/rewards": known(),
     "GET /v1/rewards/eras": everybody(),
     "GET /v1/rewards/eras/{era}": everybody(GONE),
