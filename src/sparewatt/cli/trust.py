@@ -105,8 +105,8 @@ def sybil(*, identities: int, second_checks: int, seed: int, as_json: bool) -> N
     ]
     output.print_table(columns, rows)
     output.note(
-        f"{identities} identities, each honest until {HONEST_PASSES} checks were passed, $0.0001 a job; half of the jobs "
-        "checked until then and 0.5 % after, 2 % of garbage missed."
+        f"{identities} identities, each honest until {HONEST_PASSES} checks were passed, $0.0001 a job; half of the "
+        "jobs checked until then and 0.5 % after, 2 % of garbage missed."
     )
 
 

@@ -245,10 +245,10 @@ class EraStore(Store):
     # where rewards go
 
     async def set_to_bond(self, node_id: NodeId, *, to_bond: bool) -> None:
-        await self._pool.execute("put_reward_to_bond" if to_bond else "drop_reward_to_bond", node_id)
-
-    async def is_to_bond(self, node_id: NodeId) -> bool:
-        return bool(await self._pool.value("is_reward_to_bond", node_id))
+        if to_bond:
+            await self._pool.execute("put_reward_to_bond", node_id)
+        else:
+            await self._pool.execute("drop_reward_to_bond", node_id)
 
 
 def _era_values(row: EraRow) -> tuple[object, ...]:

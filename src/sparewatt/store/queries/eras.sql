@@ -113,9 +113,6 @@ INSERT INTO rewards_to_bond (node_id) VALUES ($1) ON CONFLICT DO NOTHING
 -- name: drop_reward_to_bond
 DELETE FROM rewards_to_bond WHERE node_id = $1
 
--- name: is_reward_to_bond
-SELECT EXISTS (SELECT FROM rewards_to_bond WHERE node_id = $1)
-
 -- name: accounts_at
 SELECT address, account_id FROM (
     SELECT chain_address AS address, id AS account_id FROM accounts
