@@ -31,6 +31,7 @@ export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress
 export type RoleName = "operator" | "owner" | "user";
 export type ScopeName = "admin" | "inference" | "lease" | "node";
 export type SortName = "latency" | "price" | "throughput";
+export type TierName = "community" | "datacenter" | "verified";
 
 /** A field that is left out keeps its value. The policy `null` removes the policy. */
 export interface AccountChange {
@@ -57,6 +58,31 @@ export interface AccountInfo {
 export interface AccountList {
   object: "list";
   data: AccountInfo[];
+}
+
+/** What one node of the account got in one era. */
+export interface AccountReward {
+  era: number;
+  until: number;
+  node: string;
+  availability_micro: number;
+  uptime_micro: number;
+  quality_micro: number;
+  total_micro: number;
+  total_usd: string;
+}
+
+/** Newest first. */
+export interface AccountRewardList {
+  object: "list";
+  data: AccountReward[];
+  next: string | null;
+  waiting_micro: number;
+  waiting_usd: string;
+  posted_micro: number;
+  posted_usd: string;
+  claimed_micro: number;
+  claimed_usd: string;
 }
 
 /** An amount, either as `usd` or as `nano`. */
@@ -500,6 +526,73 @@ export interface EmbeddingRequest {
   provider?: Record<string, unknown>;
 }
 
+export interface Era {
+  era: number;
+  since: number;
+  until: number;
+  pool_micro: number;
+  pool_usd: string;
+  given_micro: number;
+  given_usd: string;
+  carried_nano: number;
+  inputs_hash: string;
+  epoch: number | null;
+  root: string | null;
+  state: "claimable" | "empty" | "posted" | "ready";
+}
+
+/** Everything that an era's rewards follow from. */
+export interface EraInputs {
+  era: number;
+  since: number;
+  until: number;
+  rule: RewardRule;
+  held_nano: number;
+  inference_fees_nano: number;
+  lease_fees_nano: number;
+  nodes: NodeEraInputs[];
+  validators: ValidatorEraInputs[];
+}
+
+/** Newest first. */
+export interface EraList {
+  object: "list";
+  data: Era[];
+  next: string | null;
+  held_usd: string;
+  held_nano: number;
+  era_s: number;
+}
+
+/** An era with everything that it was computed from, and everything that follows. */
+export interface EraReply {
+  era: number;
+  since: number;
+  until: number;
+  pool_micro: number;
+  pool_usd: string;
+  given_micro: number;
+  given_usd: string;
+  carried_nano: number;
+  inputs_hash: string;
+  epoch: number | null;
+  root: string | null;
+  state: "claimable" | "empty" | "posted" | "ready";
+  inputs: EraInputs;
+  rewards: EraRewards;
+}
+
+/** What follows from an era's inputs. */
+export interface EraRewards {
+  era: number;
+  pool_micro: number;
+  validators_micro: number;
+  given_micro: number;
+  carried_nano: number;
+  nodes: NodeReward[];
+  validators: ValidatorReward[];
+}
+
 export interface Error {
   error: { message: string; type: string; param: string | null; code: string | null; };
 }
@@ -517,6 +610,16 @@ export interface ExecRequest {
   tty?: boolean;
   columns?: number;
   rows?: number;
+}
+
+/** Shares in millionths. Other accounts get them rounded to a tenth. */
+export interface FacetReport {
+  name: "availability" | "completion" | "correctness" | "leases" | "speed";
+  score_ppm: number;
+  lower_ppm: number;
+  good?: number;
+  bad?: number;
+  rule: string;
 }
 
 /** The newest auction of a lease order, with what its accepted certificate says. All of it is on the chain. */
@@ -1701,6 +1804,25 @@ export interface NodeClaims {
   hourly_usd: string | null;
 }
 
+/** What gateways counted of one node in one era. */
+export interface NodeEraInputs {
+  node: string;
+  payee: string | null;
+  gpu_class: string;
+  gpu_units: number;
+  tier: TierName;
+  up_s: number;
+  known_s: number;
+  days: number;
+  done: number;
+  failed: number;
+  checks_passed: number;
+  checks_failed: number;
+  payers_micro: number[];
+  payers_done: number[];
+  fees_micro: number;
+}
+
 export interface NodeFailureCount {
   cause: FailureCauseName;
   count: number;
@@ -1781,10 +1903,51 @@ export interface NodeReputation {
   causes?: NodeFailureCount[];
 }
 
+/** One node's part, with every factor of its weight. */
+export interface NodeReward {
+  node: string;
+  payee: string | null;
+  claimed_units: number;
+  worked_units: number;
+  idle_units: number;
+  verified_units: number;
+  tier_ppm: number;
+  availability_ppm: number;
+  ramp_ppm: number;
+  quality_ppm: number;
+  weight: number;
+  most_micro: number;
+  availability_micro: number;
+  uptime_micro: number;
+  quality_micro: number;
+  why: string;
+}
+
 /** What the machine measured of itself, as of its last heartbeat. */
 export interface NodeSensors {
   power_watts: number | null;
   gpus: GpuSensors[];
+}
+
+export interface NodeTierReport {
+  tier: TierName;
+  since: number | null;
+  next_tier: TierName | null;
+  keeps?: TierTerm[];
+  wants?: TierTerm[];
+}
+
+export interface NodeTrust {
+  node: string;
+  name: string;
+  tier: NodeTierReport;
+  reputation_ppm: number;
+  half_life_days: number;
+  facets: FacetReport[];
+  days?: RecordDayReport[];
+  era?: number;
+  reward?: NodeReward;
+  sentences?: string[];
 }
 
 /** How busy a node was, and what power it drew. */
@@ -2106,6 +2269,17 @@ export interface ReadinessCause {
   message: string;
 }
 
+/** What the record is computed from, by day. */
+export interface RecordDayReport {
+  day: string;
+  up_s: number;
+  known_s: number;
+  good_units: number;
+  bad_units: number;
+  checks_passed: number;
+  checks_failed: number;
+}
+
 export interface RegionNodes {
   region: string;
   nodes: Partial<Record<NodeStateName, number>>;
@@ -2237,6 +2411,44 @@ export interface RevokedKey {
   revoked: boolean;
 }
 
+/** The result of a deposit of the operator into the pool of rewards. */
+export interface RewardFunding {
+  id: string;
+  posted: boolean;
+  held_nano: number;
+  held_usd: string;
+}
+
+/** All numbers of the rule. An era carries the ones that it was computed by. */
+export interface RewardRule {
+  version: number;
+  share_ppm: number;
+  validators_ppm: number;
+  uptime_ppm: number;
+  quality_ppm: number;
+  unit_micro: number;
+  payer_ppm: number;
+  check_units: number;
+  idle_ppm: number;
+  cap_ppm: number;
+  ramp_days: number;
+  check_failure_weight: number;
+  uptime_from_ppm: number;
+  quality_from_ppm: number;
+  tiers: Partial<Record<TierName, TierReward>>;
+  classes: Record<string, number>;
+}
+
+/** Where a node's rewards go from its next era on. */
+export interface RewardTarget {
+  node: string;
+  to: "account" | "bond";
+}
+
+export interface RewardTargetBody {
+  to: "account" | "bond";
+}
+
 export interface RoleChange {
   role: RoleName;
 }
@@ -2312,6 +2524,47 @@ export interface TextCompletionChoice {
   finish_reason: string | null;
 }
 
+export interface TierReward {
+  weight_ppm: number;
+  floor_ppm: number;
+}
+
+/** Lowest first. */
+export interface TierTable {
+  object: "list";
+  data: TierTableRow[];
+  window_days: number;
+}
+
+export interface TierTableRow {
+  tier: TierName;
+  nodes: number;
+  weight_ppm: number;
+  floor_ppm: number;
+  promote: TierTermRow | null;
+  keep: TierTermRow | null;
+}
+
+/** One term of the table, against what the network knows of the node. */
+export interface TierTerm {
+  name: "attestation" | "bond" | "checks_failed" | "checks_passed" | "completion" | "days" | "jobs" | "uptime";
+  have: number;
+  need: number;
+  met: boolean;
+  text: string;
+}
+
+export interface TierTermRow {
+  days: number;
+  uptime_ppm: number;
+  jobs: number;
+  completion_ppm: number;
+  checks_passed: number;
+  checks_failed: number;
+  bond_micro: number;
+  attested: boolean;
+}
+
 export interface TokenUsage {
   prompt_tokens: number;
   completion_tokens: number | null;
@@ -2372,6 +2625,20 @@ export interface UsageGroupList {
   object: "list";
   data: UsageGroup[];
   next: string | null;
+}
+
+export interface ValidatorEraInputs {
+  operator: string;
+  stake_micro: number;
+  votes: number;
+  due: number;
+  jailed: boolean;
+}
+
+export interface ValidatorReward {
+  operator: string;
+  weight: number;
+  micro: number;
 }
 
 /** In the newest matches that this gateway has collected signed votes of, at most 100. */

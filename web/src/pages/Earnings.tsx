@@ -12,6 +12,7 @@ import { capitalized, count, percent, plural, shortId, usd } from "@/lib/format"
 import { useQueryChoice } from "@/lib/urlState";
 import { Electricity, powerCostPerDay, usePowerSettings } from "./earnings/Electricity";
 import { earningsTotals } from "./earnings/earningsTotals";
+import { Rewards } from "./earnings/Rewards";
 
 const GROUPINGS = ["day", "model", "node"] as const;
 
@@ -93,6 +94,7 @@ export default function Earnings() {
           }
         />
       </Section>
+      <Rewards />
       {nodes.length > 0 && (
         <Section title="How busy each node was">
           <div className="card space-y-3 p-4">

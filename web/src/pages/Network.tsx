@@ -17,6 +17,7 @@ import { WorldMap } from "@/map/WorldMap";
 import { MatchStream } from "@/match/MatchStream";
 import { GetStarted } from "./network/GetStarted";
 import { Headline } from "./network/Headline";
+import { Tiers } from "./network/Tiers";
 
 const STATES: NodeStateName[] = ["online", "busy", "suspect", "paused", "draining", "offline"];
 const CHARTS: ChartSpec[] = [
@@ -100,6 +101,7 @@ export function Network() {
             <RegionTable regions={network.data?.regions ?? []} />
           </Section>
         </div>
+        <Tiers />
       </div>
     </div>
   );
