@@ -92,3 +92,23 @@ async def test_a_node_that_never_served_is_forgotten_and_its_key_may_join_again(
         await database.save_nodes([(idle, SPECS, 200.0)])
         assert await database.forgotten_among([idle]) == []
         await database.close()
+
+
+async def test_a_node_in_a_lease_is_known_by_its_order_and_forgotten_when_it_ends(server: EmbeddedPostgres) -> None:
+    leased, plain, order = NodeId(f"0x{1:040}"), NodeId(f"0x{2:040}"), "0x" + "a1" * 32
+    async with fresh_database(server) as dsn:
+        database = await Database.connect(dsn)
+        for number, (node_id, lease_order) in enumerate(((leased, order), (plain, None))):
+            hashed = bytes([number]) * 32
+            await database.insert_join_token(
+                hashed, account_id=OPERATOR, created_by=None, life_s=60, lease_order=lease_order
+            )
+            assert await database.exchange_join_token(hashed, node_id) == "accepted"
+        await database.save_nodes([(leased, SPECS, 100.0), (plain, SPECS, 100.0)])
+        owners = [await database.find_node_owner(node_id) for node_id in (leased, plain)]
+        assert [owner and owner.lease_order for owner in owners] == [order, None]
+        assert await database.nodes_of_leases() == [(leased, order)]
+        await database.forget_nodes([leased])
+        assert [node.id for node in await database.list_nodes()] == [plain]
+        assert await database.nodes_of_leases() == [], "it was not seen for an hour: nobody has it in memory"
+        await database.close()

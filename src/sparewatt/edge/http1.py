@@ -51,7 +51,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 _ONCE = ("host", "authorization", "content-length", "content-type", "idempotency-key", "content-encoding")
 """Fields that may occur once: with two, two readers of the same bytes would see two requests (request smuggling)."""
 _UPGRADE_FIELDS = ("connection", "upgrade", "http2-settings")
-_SOCKET_PATH = re.compile(f"{LINK_PATH}|{TRAFFIC_PATH}|/v1/leases/[^/]+/(exec|ports/[0-9]{{1,5}})")
+_SOCKET_PATH = re.compile(f"{LINK_PATH}|{TRAFFIC_PATH}|/v1/leases/[^/]+/(exec|ports/[0-9]{{1,5}})|/v1/responses")
 _PATH_END = re.compile(r"[?#]")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]+(:[0-9]{0,5})?|\[[0-9A-Fa-f:.%]+\](:[0-9]{0,5})?")
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -77,7 +77,7 @@ class RequestHead(NamedTuple):
 
     @property
     def is_socket(self) -> bool:
-        """Whether a node or a renter opens a WebSocket at a path that has one; elsewhere the offer is left out."""
+        """Whether somebody opens a WebSocket at a path that has one; elsewhere the offer is left out."""
         upgrade = self.headers.get("upgrade", "").lower()
         return self.method == b"GET" and upgrade == "websocket" and _SOCKET_PATH.fullmatch(self.path) is not None
 

@@ -99,6 +99,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
     if services.market.has_chain:
         chores.append(Chore("market", MARKET_RETRY_S, services.market_relay.run))
         chores.append(Chore("lease_acts", MARKET_RETRY_S, services.lease_acts.run))
+        chores.append(Chore("leased_nodes", 2.0, services.drop_leased_nodes))
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
     if certificate is not None:
@@ -207,7 +208,7 @@ async def _check_health(services: Services) -> None:
 
 async def _report_responses(services: Services) -> None:
     """Report which stored responses are written here, and end those that were cancelled at another gateway."""
-    running = services.responses.stored_ids()
+    running = services.responses.ids_with_rows()
     for response_id in await services.database.responses.heartbeat(running) if running else ():
         services.responses.cancel(response_id)
 

@@ -51,7 +51,10 @@ from sparewatt.api.openapi.document import OpenApiEndpoints
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.api.operations.health import HealthEndpoints
 from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.api.responses.responses import CompactionEndpoints, ResponseEndpoints
+from sparewatt.api.responses.compaction import CompactionEndpoints
+from sparewatt.api.responses.drafts import ResponseDrafts
+from sparewatt.api.responses.responses import ResponseEndpoints
+from sparewatt.api.responses.sockets import ResponseSocketEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions, id_maker
 from sparewatt.edge.connection_registry import Refusals
@@ -79,13 +82,18 @@ def endpoint_groups(services: Services) -> list[object]:
 
 def _inference_groups(services: Services) -> list[object]:
     clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
-    shelves = ShelfFactory(store=services.database.responses, rng=services.rng)
+    retention_of = services.inference.retention_of
+    shelves = ShelfFactory(store=services.database.responses, rng=services.rng, retention_of=retention_of)
     submissions = ResponseSubmissions(
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
+    drafts = ResponseDrafts(submissions=submissions, registry=responses, make_id=make_id, clock=clock)
     return [
         InferenceRoutes(),
-        ResponseEndpoints(submissions=submissions, registry=responses, make_id=make_id, clock=clock),
+        ResponseEndpoints(submissions=submissions, drafts=drafts, registry=responses),
+        ResponseSocketEndpoints(
+            submissions=submissions, drafts=drafts, auth=services.auth, errors=services.counter, clock=clock
+        ),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
         ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
@@ -154,7 +162,12 @@ def _account_groups(services: Services) -> list[object]:
         OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=services.login_limiter),
         OperatorEndpoints(accounts=people, pages=services.database.accounts, caches=caches),
         KeyEndpoints(keys=keys, clock=services.clock),
-        JoinTokenEndpoints(tokens=services.tokens, caches=caches, join_line=services.downloads.join_line),
+        JoinTokenEndpoints(
+            tokens=services.tokens,
+            caches=caches,
+            join_line=services.downloads.join_line,
+            order_of=services.order_of_lease,
+        ),
     ]
 
 

@@ -76,6 +76,7 @@ from sparewatt.leasing.relay.match_service import MatchService
 from sparewatt.leasing.relay.vote_counts import RecentVoteCounts
 from sparewatt.leasing.running.act_intake import ActIntake
 from sparewatt.leasing.running.lease_excuses import LeaseExcuses
+from sparewatt.leasing.running.leased_nodes import LeasedNodes
 from sparewatt.leasing.running.task_relay import TaskRelay
 from sparewatt.leasing.running.tasks import act_contracts_of
 from sparewatt.ledger.chain_request_client import ChainRequestClient
@@ -148,9 +149,10 @@ class Services:
             suspect_after_missed=settings.suspect_after_missed,
             offline_after_missed=settings.offline_after_missed,
         )
+        self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
+        self.leased_nodes = LeasedNodes(self.market.latest_state, self.database)
         self._make_accounts()
         self._make_providers(node_links)
-        self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
         self._make_market(node_links)
         hosts = own_hosts(settings, port=port, link_port=self.slot.link_port)
         self._make_lease_access(node_links, hosts)
@@ -187,7 +189,7 @@ class Services:
         )
         devices = DeviceTokens(self.device_secret, rng=rng)
         self.login_limiter = LoginLimiter(devices, clock=clock, share=share)
-        self.tokens = JoinTokens(database, rng=rng)
+        self.tokens = JoinTokens(database, rng=rng, is_lease_over=self.leased_nodes.is_over)
         mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
         self.mailer = Mailer(mail_server) if mail_server is not None else None
         self.limits = RateLimiter(
@@ -466,6 +468,15 @@ class Services:
         self.metrics = MetricsServer(
             collector=collector, drain=self.drain, health=self.readiness, ports=self.slot.metrics_ports
         )
+
+    async def order_of_lease(self, account: AccountId, wanted: str) -> str | None:
+        return (await self.make_lease_orders().find(account, wanted)).order_id
+
+    async def drop_leased_nodes(self) -> None:
+        """Those whose leases are over leave the network."""
+        ended = await self.leased_nodes.take_ended()
+        self.links.drop(ended, why="its lease is over")
+        self.links.forget(ended)
 
     def _on_node_forgotten(self, node_id: NodeId) -> None:
         self.counter.totals.node_tokens.pop(node_id, None)

@@ -83,6 +83,8 @@ class KeyRow(KeyTerms):
 class NodeOwner:
     account_id: AccountId
     closed: bool
+    lease_order: str | None = None
+    """The lease that it runs in, by its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +236,31 @@ class Database:
         """Nodes that never served and were not seen for so long. They stay registered: their keys may join again."""
         await self._pool.execute("forget_unserved_nodes", after_s)
 
+    async def nodes_of_leases(self) -> list[tuple[NodeId, str]]:
+        """That are known or were until lately, each with the order of its lease."""
+        rows = await self._pool.rows("nodes_of_leases", NODES_MAX)
+        return [(NodeId(row["id"]), str(row["lease_order"])) for row in rows]
+
+    async def forget_nodes(self, node_ids: Sequence[NodeId]) -> None:
+        """They stay registered, for the books."""
+        await self._pool.execute("forget_nodes", list(node_ids))
+
     async def forgotten_among(self, node_ids: Sequence[NodeId]) -> list[NodeId]:
         return [NodeId(row["id"]) for row in await self._pool.rows("forgotten_among", list(node_ids))]
 
     async def insert_join_token(
-        self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
+        self,
+        hashed: bytes,
+        *,
+        account_id: AccountId,
+        created_by: KeyId | None,
+        life_s: float,
+        lease_order: str | None = None,
     ) -> dt.datetime:
-        expires_at: dt.datetime = await self._pool.value("insert_join_token", hashed, account_id, created_by, life_s)
+        """`lease_order`: for a node in this lease only."""
+        expires_at: dt.datetime = await self._pool.value(
+            "insert_join_token", hashed, account_id, created_by, life_s, lease_order
+        )
         return expires_at
 
     async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> JoinTokenVerdict:
@@ -251,7 +271,7 @@ class Database:
                 return "unknown"
             verdict: JoinTokenVerdict = row["verdict"]
             if verdict == "accepted":
-                await connection.execute(sql("register_node"), node_id, row["account_id"])
+                await connection.execute(sql("register_node"), node_id, row["account_id"], row["lease_order"])
                 await connection.execute(sql("use_join_token"), hashed, node_id)
             return verdict
 

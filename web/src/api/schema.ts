@@ -970,6 +970,7 @@ export interface LeaseBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
   id?: string | null;
 }
@@ -1133,6 +1134,7 @@ export interface LeaseOrderBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
 }
 
@@ -1277,6 +1279,15 @@ export interface Liveness {
 export interface LoginBody {
   email: string;
   password: string;
+}
+
+export interface LoginLink {
+  url: string;
+  expires_at: number;
+}
+
+export interface LoginLinkBody {
+  token: string;
 }
 
 export interface LogoutResult {
@@ -1743,6 +1754,7 @@ export interface NetworkTotals {
 
 export interface NewJoinToken {
   life_s?: number;
+  lease?: string | null;
 }
 
 /** The name and limits of a new key, and what it may do. */

@@ -20,6 +20,7 @@ from sparewatt.cli.leases.lease_view import print_lease, print_leases
 from sparewatt.cli.leases.money_view import at_text, print_events
 from sparewatt.cli.leases.secret_sender import SecretSender, chain_url_option
 from sparewatt.cli.leases.secret_values import read_values, secret_names
+from sparewatt.cli.leases.serving import TOKEN_SECRET, JoinTokenMaker
 from sparewatt.cli.money.credits import id_option
 from sparewatt.core.plural import pluralize
 from sparewatt.protocol.api.lease_changes import LeaseChangePlan, LeaseEventList
@@ -216,20 +217,21 @@ def send_lease_secrets(
     secret_names(given)
     lease = client.get(path_of("leases", wanted)).parse(LeaseDetails)
     values = read_values(given, names=() if given else lease.secrets)
-    if not values:
+    made = {TOKEN_SECRET: JoinTokenMaker(client)} if TOKEN_SECRET in lease.secrets and not given else {}
+    made = {name: make for name, make in made.items() if name not in values}
+    if not values and not made:
         sender = SecretSender(client, {}, names=lease.secrets, chain_url=None)
         raise CliError(
             "There is nothing to send: " + ("the order names no secrets." if not lease.secrets else "set them first."),
             next_step=f"The order names {', '.join(sender.names)}." if sender.names else "",
             exit_code=ExitCode.USAGE,
         )
-    sent = send_secrets(SealingContext(client, chain_of(client, chain_url)), lease, values)
+    sent = send_secrets(SealingContext(client, chain_of(client, chain_url)), lease, values, made=made)
     if as_json:
         _print_json(sent)
         return
-    output.note(
-        f"{pluralize(len(values), 'secret')} sealed to {pluralize(len(sent.candidates), 'candidate')} and sent."
-    )
+    count = pluralize(len(values) + len(made), "secret")
+    output.note(f"{count} sealed to {pluralize(len(sent.candidates), 'candidate')} and sent.")
     if sent.missing:
         output.note(f"It still waits for {', '.join(sent.missing)}.")
 

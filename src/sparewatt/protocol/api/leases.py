@@ -54,6 +54,8 @@ class LeaseOrderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     max_spend: Number | None = None
     """Dollars for all leases of this order together: no more is ever charged."""
     egress: EgressName = "public"
+    gateway: bool = False
+    """Let the program open a node's link to this network's gateway, through the agent of its machine."""
     name: str | None = None
     """How you call it. Made from the image if missing."""
 

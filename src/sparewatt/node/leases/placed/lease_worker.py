@@ -17,12 +17,14 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Logger
+from sparewatt.node.leases.access.link_proxies import LinkProxies
 from sparewatt.node.leases.chain_check import ChainDiffers
 from sparewatt.node.leases.placed.lease_files import LeaseFiles, StoredLease
 from sparewatt.node.leases.placed.machine_room import MachineRoom, NoRoom
 from sparewatt.node.leases.placed.steps import LeaseSituation, LeaseStep, StartFailure, next_step
 from sparewatt.node.leases.placed.task_check import (
     CheckedTask,
+    joins_network,
     label_of,
     missing_secrets,
     open_secrets,
@@ -83,6 +85,8 @@ class LeaseTools:
     say: Callable[[LeaseAct | LeaseReport], None]
     """To every gateway process that the node has a link to."""
     notify: Callable[[str], None]
+    proxies: LinkProxies
+    """To the gateway, of leases that may reach it."""
     may_claim: Callable[[], bool]
     """Whether the owner offers leases, and has not paused the node."""
     accepts_update: AcceptsUpdate = never_accepts
@@ -160,6 +164,7 @@ class LeaseWorker:
             self.container = await self.tools.runtime.container(self.label)
             await self._collect_start()
             await self._adopt()
+            await self._keep_proxy()
             step = next_step(self._situation())
             await self._take(step)
             self._answer_update()
@@ -240,7 +245,14 @@ class LeaseWorker:
         secrets = open_secrets(checked, key=self.tools.key, provider=self.provider)
         self._image_digest = await runtime.pull(content.image, self._on_pull)
         self._note(ProgramPhase.STARTING)
-        plan = plan_of(checked, content, node=self.tools.key.address, secrets=secrets, gpu_ids=self.gpu_ids)
+        plan = plan_of(
+            checked,
+            content,
+            node=self.tools.key.address,
+            secrets=secrets,
+            gpu_ids=self.gpu_ids,
+            gateway_url=self.tools.proxies.gateway.url,
+        )
         return await runtime.start(plan)
 
     def _on_pull(self, line: str) -> None:
@@ -283,6 +295,13 @@ class LeaseWorker:
             restart, disk_mib = RestartRule(content.restart), self.checked.specification.disk_mib
             await self.tools.runtime.adopt(self.label, restart=restart, disk_mib=disk_mib)
             self._kept = self.label
+
+    async def _keep_proxy(self) -> None:
+        """While a lease that may reach the gateway runs here; also for one that was found after a restart."""
+        found = self.container
+        is_ours = self.is_told and self.task.state in (TaskState.PENDING, TaskState.ACTIVE)
+        if is_ours and found is not None and joins_network(self.checked.content):
+            await self.tools.proxies.keep(found)
 
     def _fail(self, why: str, *, is_renters: bool) -> None:
         retry_unix_s = self.tools.clock.unix_s() + self._retry_s
@@ -388,6 +407,7 @@ class LeaseWorker:
         for each in await self.tools.runtime.containers():
             if each.label.lease_id == self.task.order_id and each.label.node == own:
                 await self.tools.runtime.remove(each.label)
+        await self.tools.proxies.drop(self.task.order_id)
         self.container = None
         self._note(ProgramPhase.STOPPED)
         await self.tools.room.give_back(self.checked.key)

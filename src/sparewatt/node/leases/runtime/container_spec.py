@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.core.limits import MIB
+from sparewatt.node.leases.runtime.egress_table import AGENT_PORT
 from sparewatt.node.leases.runtime.model import ContainerPlan
 from sparewatt.node.leases.runtime.naming import LeaseRange, container_name, labels_of
 
@@ -21,6 +22,8 @@ CPU_QUOTA_US_MIN = 1_000
 LOG_MIB_MAX = 16
 """Of what a program prints, kept by the engine on the host's disk; older lines are dropped."""
 CDI_KIND = "nvidia.com/gpu"
+VIA_VARIABLE = "SPAREWATT_NODE_LINK_VIA"
+"""Tells a node in a lease where its machine's agent listens for it: the setting `link_via`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ def docker_config(plan: ContainerPlan, side: MachineSide) -> dict[str, Any]:
         host["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(plan.gpu_ids), "Capabilities": [["gpu"]]}]
     config: dict[str, Any] = {
         "Image": plan.image,
-        "Env": [f"{key}={value}" for key, value in plan.env.items()],
+        "Env": [f"{key}={value}" for key, value in environment(plan, side).items()],
         "Labels": labels_of(plan.label, disk_mib=plan.disk_mib),
         "HostConfig": host,
     }
@@ -76,7 +79,7 @@ def libpod_config(plan: ContainerPlan, side: MachineSide) -> dict[str, Any]:
     config: dict[str, Any] = {
         "name": name,
         "image": plan.image,
-        "env": dict(plan.env),
+        "env": environment(plan, side),
         "labels": labels_of(plan.label, disk_mib=plan.disk_mib),
         "resource_limits": {
             "memory": {"limit": memory, "swap": memory},
@@ -130,6 +133,13 @@ def libpod_network(plan: ContainerPlan, *, bridge: str, network: LeaseRange) -> 
         "labels": labels_of(plan.label, disk_mib=plan.disk_mib),
         "options": {"isolate": "true"},
     }
+
+
+def environment(plan: ContainerPlan, side: MachineSide) -> dict[str, str]:
+    """With the agent's port where the lease may reach it: only the machine knows the bridge's address."""
+    if not plan.agent_port or side.network is None:
+        return dict(plan.env)
+    return {**plan.env, VIA_VARIABLE: f"http://{side.network.host}:{AGENT_PORT}"}
 
 
 def is_internal(plan: ContainerPlan) -> bool:

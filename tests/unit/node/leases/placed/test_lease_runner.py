@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from sparewatt.node.leases.placed.steps import RENTER_MARGIN_S
-from sparewatt.node.leases.placed.task_check import label_of
+from sparewatt.node.leases.placed.task_check import GATEWAY_VARIABLE, label_of
 from sparewatt.node.leases.runtime.model import ContainerState
 from sparewatt.node.leases.runtime.probe_image import PROGRAM
 from sparewatt.node.leases.runtime.runtime import ImageId, OnProgress
@@ -333,3 +333,49 @@ async def test_a_change_that_the_owner_does_not_accept_is_not_signed(tmp_path: P
         await until(lambda: not node.worker(given)._woken.is_set(), "it did not look")
         assert all(act.kind is not ActKind.ACCEPT_UPDATE for act in node.acts())
     await engine.close()
+
+
+async def reaches_proxy(node: Node) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", node.proxies.port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_a_lease_that_joins_the_network_has_a_way_to_the_gateway_until_it_ends(
+    tmp_path: Path, engine: MemoryEngine
+) -> None:
+    command = (PROGRAM, "env", GATEWAY_VARIABLE, "wait", "1000000")
+    given = task(gateway=True, command=command)
+    async with running(Node(tmp_path, engine)) as node:
+        node.runner.on_task(given)
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        assert await reaches_proxy(node)
+        label = label_of(given, node=NODE_KEY.address)
+        lines = [data async for _, data in node.runtime.logs(label, follow=False, tail=10)]
+        assert b"".join(lines).split() == [b"env", f"{GATEWAY_VARIABLE}=http://127.0.0.1:8484".encode()]
+    assert not await reaches_proxy(node), "an agent that ends closes it"
+    async with running(Node(tmp_path, engine)) as again:
+        assert not await reaches_proxy(again), "not before a gateway has said that the lease goes on"
+        again.runner.on_task(later(given, TaskState.ACTIVE))
+        async with asyncio.timeout(20):
+            while not await reaches_proxy(again):  # noqa: ASYNC110 (polls with a ceiling)
+                await asyncio.sleep(0.002)
+        again.runner.on_task(later(given, TaskState.OVER))
+        await until(lambda: again.runner.workers == {}, "it is not over")
+        assert not await reaches_proxy(again)
+
+
+async def test_a_lease_that_does_not_join_has_none_and_is_not_told_of_the_gateway(
+    tmp_path: Path, engine: MemoryEngine
+) -> None:
+    given = task(command=(PROGRAM, "env", GATEWAY_VARIABLE, "wait", "1000000"))
+    async with running(Node(tmp_path, engine)) as node:
+        node.runner.on_task(given)
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        assert not await reaches_proxy(node)
+        label = label_of(given, node=NODE_KEY.address)
+        lines = [data async for _, data in node.runtime.logs(label, follow=False, tail=10)]
+        assert b"8484" not in b"".join(lines)
