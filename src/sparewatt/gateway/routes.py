@@ -51,6 +51,7 @@ from sparewatt.api.nodes.link import LinkEndpoints
 from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
 from sparewatt.api.nodes.traffic import TrafficEndpoints
+from sparewatt.api.nodes.trust import TrustEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
 from sparewatt.api.ollama.generation import OllamaGenerationEndpoints
 from sparewatt.api.ollama.models import OllamaModelEndpoints
@@ -248,6 +249,15 @@ def _money_groups(services: Services) -> list[object]:
             public_limiter=services.public_limits.published,
             clock=clock,
             rng=services.rng,
+        ),
+        TrustEndpoints(
+            table=table,
+            eras=database.eras,
+            tiers=database.node_tiers,
+            timings=database.node_timings,
+            chain=services.market_standing,
+            rule=services.eras.rule,
+            clock=clock,
         ),
         LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
         UptimeFundEndpoints(fund=money.uptime_fund, credits=database.uptime_credits, rng=services.rng),

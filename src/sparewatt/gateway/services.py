@@ -385,9 +385,10 @@ class Services:
             index=self.market, matches=self.database.lease_matches, leases=self.make_lease_orders, clock=self.clock
         )
         self.recent_votes = RecentVoteCounts(index=self.market, matches=self.database.lease_matches, clock=self.clock)
+        self.market_standing = MarketStanding(self.market, self.database.lease_matches)
         self.eras = EraService(
             database=self.database,
-            chain=MarketStanding(self.market, self.database.lease_matches),
+            chain=self.market_standing,
             clock=self.clock,
             era_s=round(self.settings.era_hours * 3_600),
             rule=with_share(DEFAULT_RULE, percent=self.settings.reward_share_percent),

@@ -4,7 +4,7 @@
 export type ActorName = "network" | "provider" | "renter" | "validators";
 export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
-export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "tools_generic" | "vision";
 export type ChosenStatus = "active" | "left" | "maintenance";
 export type DepositWarningName = "deposit_empty" | "deposit_low";
 export type EgressName = "none" | "public";
@@ -668,6 +668,16 @@ export interface ExecRequest {
   tty?: boolean;
   columns?: number;
   rows?: number;
+}
+
+/** Shares in millionths. Other accounts get them rounded to a tenth. */
+export interface FacetReport {
+  name: "availability" | "completion" | "correctness" | "leases" | "speed";
+  score_ppm: number;
+  lower_ppm: number;
+  good?: number;
+  bad?: number;
+  rule: string;
 }
 
 /** The newest auction of a lease order, with what its accepted certificate says. All of it is on the chain. */
@@ -2105,6 +2115,27 @@ export interface NodeSensors {
   gpus: GpuSensors[];
 }
 
+export interface NodeTierReport {
+  tier: TierName;
+  since: number | null;
+  next_tier: TierName | null;
+  keeps?: TierTerm[];
+  wants?: TierTerm[];
+}
+
+export interface NodeTrust {
+  node: string;
+  name: string;
+  tier: NodeTierReport;
+  reputation_ppm: number;
+  half_life_days: number;
+  facets: FacetReport[];
+  days?: RecordDayReport[];
+  era?: number;
+  reward?: NodeReward;
+  sentences?: string[];
+}
+
 /** How busy a node was, and what power it drew. */
 export interface NodeUtilisation {
   node_id: string;
@@ -2567,6 +2598,17 @@ export interface ReadinessCause {
   message: string;
 }
 
+/** What the record is computed from, by day. */
+export interface RecordDayReport {
+  day: string;
+  up_s: number;
+  known_s: number;
+  good_units: number;
+  bad_units: number;
+  checks_passed: number;
+  checks_failed: number;
+}
+
 export interface RegionNodes {
   region: string;
   nodes: Partial<Record<NodeStateName, number>>;
@@ -2842,6 +2884,42 @@ export interface TextCompletionChoice {
 export interface TierReward {
   weight_ppm: number;
   floor_ppm: number;
+}
+
+/** Lowest first. */
+export interface TierTable {
+  object: "list";
+  data: TierTableRow[];
+  window_days: number;
+}
+
+export interface TierTableRow {
+  tier: TierName;
+  nodes: number;
+  weight_ppm: number;
+  floor_ppm: number;
+  promote: TierTermRow | null;
+  keep: TierTermRow | null;
+}
+
+/** One term of the table, against what the network knows of the node. */
+export interface TierTerm {
+  name: "attestation" | "bond" | "checks_failed" | "checks_passed" | "completion" | "days" | "jobs" | "uptime";
+  have: number;
+  need: number;
+  met: boolean;
+  text: string;
+}
+
+export interface TierTermRow {
+  days: number;
+  uptime_ppm: number;
+  jobs: number;
+  completion_ppm: number;
+  checks_passed: number;
+  checks_failed: number;
+  bond_micro: number;
+  attested: boolean;
 }
 
 export interface TokenUsage {
