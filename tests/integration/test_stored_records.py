@@ -6,6 +6,7 @@ import datetime as dt
 
 from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.postgres.server import EmbeddedPostgres
+from sparewatt.store.check_counts import CheckCount
 from sparewatt.store.database import Database
 from sparewatt.store.node_results import KEPT_DAYS, NodeResultCount
 from tests.integration.databases import fresh_database
@@ -32,6 +33,22 @@ async def test_gateways_add_to_the_same_days_and_old_ones_are_forgotten(server: 
         ]
         await store.forget_old()
         assert await store.counts_of(NODE) == [NodeResultCount(NODE, today, "done", 5, 100.0)]
+        await database.close()
+
+
+async def test_checks_are_counted_by_node_day_and_kind(server: EmbeddedPostgres) -> None:
+    today = dt.datetime.now(tz=dt.UTC).date()
+    old = today - dt.timedelta(days=KEPT_DAYS + 1)
+    async with fresh_database(server) as dsn:
+        database = await Database.connect(dsn)
+        store = database.check_counts
+        await store.add([CheckCount(NODE, today, "rerun", 3, 0, 100.0), CheckCount(OTHER, today, "probe", 0, 1, 1.0)])
+        await store.add([CheckCount(NODE, today, "rerun", 1, 1, 90.0), CheckCount(NODE, old, "schema", 1, 0, 10.0)])
+        counted = CheckCount(NODE, today, "rerun", 4, 1, 100.0)
+        assert await store.counts_of(NODE) == [CheckCount(NODE, old, "schema", 1, 0, 10.0), counted]
+        await store.forget_old()
+        assert await store.counts_of(NODE) == [counted]
+        assert await store.counts_since(today) == [counted, CheckCount(OTHER, today, "probe", 0, 1, 1.0)]
         await database.close()
 
 

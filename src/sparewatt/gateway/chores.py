@@ -226,6 +226,7 @@ async def _tidy(services: Services) -> None:
     await database.forget_old_tokens()
     await database.power.forget_old()
     await database.node_results.forget_old()
+    await database.check_counts.forget_old()
     await database.node_timings.forget_old()
     await database.delivered_tokens.forget_old()
     await database.accounts.forget_old()
