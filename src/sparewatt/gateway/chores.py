@@ -38,6 +38,7 @@ GC_YOUNG, GC_OLDER = 20_000, 10
 PRICE_NOTICES_S = 20.0
 """Until an owner is told what has become of a price. Looking at one model of a node takes some microseconds."""
 MEMORY_S = 5.0
+CHECKS_S, CHECKS_SYNC_S = 0.25, 2.0
 MARKET_RETRY_S = 0.5
 """Until the market is followed again, after Postgres was away."""
 
@@ -92,6 +93,13 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("tidy", 3600.0, partial(_tidy, services)),
         Chore("memory", MEMORY_S, MemoryRelease(services).run),
     ]
+    if services.settings.checks:
+        chores += [
+            Chore("checks", CHECKS_S, services.checks.run_due),
+            Chore("checks_sync", CHECKS_SYNC_S, services.checks.sync),
+            Chore("checks_plan", CHECKS_SYNC_S, partial(_plan_probes, services)),
+            Chore("withheld_overdue", 3600.0, services.checks.release_overdue),
+        ]
     if services.market.has_chain:
         chores.append(Chore("market", MARKET_RETRY_S, services.market_relay.run))
         chores.append(Chore("lease_acts", MARKET_RETRY_S, services.lease_acts.run))
@@ -130,6 +138,12 @@ async def _sync_accounts(services: Services) -> None:
     """Load what other gateways changed: keys, account policies, and closed accounts, whose nodes are dropped."""
     await services.key_service.sync()
     services.links.drop(await services.database.nodes_of_closed_accounts(), why="its account was closed")
+
+
+async def _plan_probes(services: Services) -> None:
+    """The first process does it for all: a node has a link to each."""
+    if services.peers.counts_uptime() and not services.drain.is_draining:
+        await services.checks.plan_probes()
 
 
 async def save_nodes(services: Services) -> None:
@@ -227,6 +241,7 @@ async def _tidy(services: Services) -> None:
     await database.power.forget_old()
     await database.node_results.forget_old()
     await database.check_counts.forget_old()
+    await database.check_verdicts.forget_old()
     await database.node_timings.forget_old()
     await database.delivered_tokens.forget_old()
     await database.accounts.forget_old()

@@ -13,6 +13,7 @@ from typing import Literal
 Sort = Literal["price", "latency", "throughput", "score"]
 Warmth = Literal["require", "prefer", "any"]
 DataPolicy = Literal["no_log", "may_log"]
+CheckConsent = Literal["none", "allowed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Policy:
     allow_fallbacks: bool | None = None
     allow_resume: bool | None = None
     require_parameters: bool | None = None
+    checks: CheckConsent | None = None
 
 
 ANY = Policy()

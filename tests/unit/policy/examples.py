@@ -107,6 +107,7 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "allow_fallbacks": st.booleans(),
     "allow_resume": st.booleans(),
     "require_parameters": st.booleans(),
+    "checks": st.sampled_from(("none", "allowed")),
 }
 
 policies: st.SearchStrategy[Policy] = st.fixed_dictionaries({}, optional=FIELD_VALUES).map(lambda said: Policy(**said))

@@ -270,6 +270,8 @@ class NodeRow:
     own_active: dict[str, int] = field(default_factory=dict)
     """Jobs sent from here, by model."""
     jobs_done: int = 0
+    is_suspended: bool = False
+    """Whether a check of its answers failed: it gets checks alone."""
     served_before: bool = False
     """Whether it finished a job in an earlier run."""
     jobs_failed: int = 0
@@ -415,7 +417,9 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
 def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     """The second group."""
     reading = position.reading_factor
-    if position.timed_jobs >= TIMED_JOBS:
+    if row.is_suspended:
+        standing = Standing.SUSPENDED
+    elif position.timed_jobs >= TIMED_JOBS:
         standing = Standing.TIMED
     elif position.breaker.failures_in_row or row.own_active.get(position.model, 0) >= FIRST_JOBS_MAX:
         standing = Standing.WAITING

@@ -387,6 +387,14 @@ class NodeTable:
         breaker = row.breakers.get(model) if row is not None else None
         return breaker is not None and now_s < breaker.shut_until_s
 
+    def set_suspended(self, node_id: NodeId, *, is_suspended: bool) -> None:
+        """Whether the node gets no jobs but checks."""
+        row = self._rows.get(node_id)
+        if row is not None and row.is_suspended != is_suspended:
+            row.is_suspended = is_suspended
+            self.capacity.update(row)
+            self._mark(row)
+
     def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> bool:
         """An answer is whole: how many steps it took since its first token. Call it before the release.
 
