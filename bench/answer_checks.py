@@ -126,6 +126,8 @@ class PairFigures:
     checks: int = 0
     pieces: int = 0
     differences: int = 0
+    early: int = 0
+    """Differed too early on one prompt."""
     failed: int = 0
     found_after: int | None = None
     """Checks until a node that is compared so would be barred."""
@@ -137,14 +139,18 @@ class PairFigures:
 
 def figures_of(one: dict[int, tuple[str, ...]], other: dict[int, tuple[str, ...]], *, hazard: float) -> PairFigures:
     """A node that answers as `other`, checked against `one`, prompt after prompt."""
-    figures, record = PairFigures(), CheckRecord()
-    for number in sorted(one.keys() & other.keys()):
-        comparison = compare(other[number], one[number])
-        result = CheckResult.FAILED if is_too_early(comparison, hazard=hazard) else CheckResult.PASSED
-        result = settled_result(record, result, comparison, hazard=hazard)
+    figures, record, numbers = PairFigures(), CheckRecord(), sorted(one.keys() & other.keys())
+    for number, following in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
+        comparison, again = (compare(other[each], one[each]) for each in (number, following))
+        is_early = is_too_early(comparison, hazard=hazard)
         figures.checks += 1
         figures.pieces += comparison.agreed
         figures.differences += comparison.differs
+        figures.early += is_early
+        comparison = again if is_early else comparison  # a second prompt has to confirm it
+        is_failed = is_early and is_too_early(again, hazard=hazard)
+        result = CheckResult.FAILED if is_failed else CheckResult.PASSED
+        result = settled_result(record, result, comparison, hazard=hazard)
         figures.failed += result is CheckResult.FAILED
         record, _ = next_record(record, "probe", result, comparison, unix_s=0.0)
         if record.state is CheckState.BARRED:
@@ -164,16 +170,19 @@ def learned_hazard(texts: Texts) -> float:
 
 def report(texts: Texts) -> tuple[str, dict[str, float]]:
     first, hazards = texts[HONEST[0].name], {"as shipped": NO_PAIRS.hazard, "learned": learned_hazard(texts)}
+    told = (
+        f"`make bench-checks`: {len(first)} prompts as the network draws them, at temperature 0, on llama.cpp with a "
+        f"model of 135 M weights. Each server's answers are compared with those of {HONEST[0].name}. An honest node is "
+        f"granted a chance to differ of 1 in {1 / hazards['as shipped']:.0f} per piece before anything was learned, and "
+        f"of 1 in {1 / hazards['learned']:.0f} after the honest pairs below. A check fails if a second prompt confirms it."
+    )
     lines = [
         "# Checked answers",
         "",
-        f"`make bench-checks`: {len(first)} prompts as the network draws them, at temperature 0, on llama.cpp with a "
-        f"model of 135 M weights. Each server's answers are compared with those of {HONEST[0].name}; the tolerance is "
-        f"a chance to differ of 1 in {1 / hazards['as shipped']:.0f} per piece before anything was learned, and of 1 in "
-        f"{1 / hazards['learned']:.0f} learned from the honest pairs below.",
+        told,
         "",
-        "| answers of | first difference after (mean) | differ | failed, shipped | failed, learned | barred after |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| answers of | agree on | differ | differ too early | failed, at first | failed, learned | barred after |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     totals = {"honest": [0, 0], "other": [0, 0]}
     for setup in SETUPS[1:]:
@@ -183,11 +192,12 @@ def report(texts: Texts) -> tuple[str, dict[str, float]]:
         total[0] += by["learned"].failed
         total[1] += by["learned"].checks
     rates = {"false_alarms": _share(totals["honest"]), "misses": 1 - _share(totals["other"])}
-    lines += [
-        "",
-        f"False alarms: {totals['honest'][0]} of {totals['honest'][1]} checks of honest servers. Misses: "
-        f"{rates['misses']:.1%} of single checks of the others, which is why a node is checked more than once.",
-    ]
+    alarms, checks = totals["honest"]
+    summary = (
+        f"False alarms: {alarms} of {checks} checks of honest servers. Misses: {rates['misses']:.1%} of single checks "
+        "of the others, which is why a node is checked more than once."
+    )
+    lines += ["", summary]
     return "\n".join(lines) + "\n", rates
 
 
@@ -202,6 +212,7 @@ def _row(setup: Setup, shipped: PairFigures, learned: PairFigures) -> str:
         setup.name,
         f"{mean:.1f} pieces",
         f"{learned.differences / max(1, learned.checks):.0%}",
+        f"{learned.early / max(1, learned.checks):.1%}",
         f"{shipped.failed_share:.1%}",
         f"{learned.failed_share:.1%}",
         found,

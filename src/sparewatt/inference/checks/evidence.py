@@ -10,7 +10,7 @@ import msgspec
 
 from sparewatt.trust.checks.comparison import compare, digest_of
 from sparewatt.trust.checks.model import CheckKind
-from sparewatt.trust.checks.panel import NodeVerdict, PanelAnswer, judge
+from sparewatt.trust.checks.panel import NodeVerdict, PanelAnswer, confirm, judge
 
 HEX = 16
 
@@ -45,8 +45,8 @@ class CheckEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     witness: str | None = None
     agreed: int | None = None
     differs: bool | None = None
-    is_drift: bool = False
-    """Failed because the latest answers together differ too often, not by this one."""
+    before: CheckEvidence | None = None
+    """Of the prompt that came before: this one was to confirm it."""
 
 
 def evidence_of(
@@ -59,6 +59,7 @@ def evidence_of(
     hazard: float,
     seed: bytes | None = None,
     limits: Sequence[int] = (),
+    before: CheckEvidence | None = None,
 ) -> CheckEvidence:
     is_public = seed is not None
     kept = tuple(
@@ -73,10 +74,11 @@ def evidence_of(
         for answer in answers
     )
     seed_hex = seed.hex() if seed is not None else None
-    return CheckEvidence(check, kind, model, group, hazard, kept, seed_hex, tuple(limits) if is_public else ())
+    drawn_from = tuple(limits) if is_public else ()
+    return CheckEvidence(check, kind, model, group, hazard, kept, seed_hex, drawn_from, before=before)
 
 
-def about(evidence: CheckEvidence, verdict: NodeVerdict, *, is_drift: bool = False) -> CheckEvidence:
+def about(evidence: CheckEvidence, verdict: NodeVerdict) -> CheckEvidence:
     found = verdict.comparison
     return msgspec.structs.replace(
         evidence,
@@ -84,7 +86,6 @@ def about(evidence: CheckEvidence, verdict: NodeVerdict, *, is_drift: bool = Fal
         witness=verdict.witness,
         agreed=found.agreed if found is not None else None,
         differs=found.differs if found is not None else None,
-        is_drift=is_drift,
     )
 
 
@@ -97,7 +98,9 @@ def replay(evidence: CheckEvidence) -> tuple[NodeVerdict, ...] | None:
     ]
     if len(answers) < len(evidence.answers):
         return None
-    return judge(answers, kind=evidence.kind, hazard=evidence.hazard)
+    found = judge(answers, kind=evidence.kind, hazard=evidence.hazard)
+    earlier = replay(evidence.before) if evidence.before is not None else None
+    return found if earlier is None else confirm(earlier, found)
 
 
 def first_difference(evidence: CheckEvidence) -> tuple[str, str] | None:

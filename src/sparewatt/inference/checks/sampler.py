@@ -76,10 +76,7 @@ class AnswerSampler:
         if len(job.call.needs) > 1 and self.rng.random() < SCHEMA_SHARE:
             self._check_form(job, node_id, data)
         self.unchecked_jobs[node_id] = self.unchecked_jobs.get(node_id, 0) + 1
-        share = self._shares.get(node_id)
-        if share is None:
-            share = self._shares[node_id] = self._share_of(node_id)
-        if self.rng.random() < share:
+        if self.rng.random() < self.share_of(node_id):
             self._plan(job, node_id, attempt, data)
 
     def _plan(self, job: Job, node_id: NodeId, attempt: Attempt, data: bytes) -> None:
@@ -106,6 +103,13 @@ class AnswerSampler:
     def _on_record(self, node_id: NodeId, record: CheckRecord) -> None:
         self._shares.pop(node_id, None)
         self.table.set_suspended(node_id, is_suspended=record.is_suspended)
+
+    def share_of(self, node_id: NodeId) -> float:
+        """Of the node's next jobs, how many are checked."""
+        share = self._shares.get(node_id)
+        if share is None:
+            share = self._shares[node_id] = self._share_of(node_id)
+        return share
 
     def _share_of(self, node_id: NodeId) -> float:
         row, record = self.table.get(node_id), self.records.of(node_id)

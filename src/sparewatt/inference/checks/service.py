@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,7 +36,7 @@ from sparewatt.store.check_verdicts import CheckVerdictStore, RecordChange, Verd
 from sparewatt.trust.checks.comparison import compare, pieces_of
 from sparewatt.trust.checks.frequency import FIRST_PASSES
 from sparewatt.trust.checks.model import CheckKind, CheckResult
-from sparewatt.trust.checks.panel import NodeVerdict, PanelAnswer, judge
+from sparewatt.trust.checks.panel import TRUSTED_OWNERS, NodeVerdict, PanelAnswer, confirm, judge
 from sparewatt.trust.checks.probe_prompts import SEED_BYTES, draw_probe
 from sparewatt.trust.checks.standing import (
     CheckRecord,
@@ -59,6 +60,17 @@ WITHHELD_PROBE_S = 1_200.0
 """A node that has worked since its last check is checked at least so often, so that its pay does not wait longer."""
 NEVER_S = 1e12
 TRIES_MAX = 10
+
+
+class PanelRound(NamedTuple):
+    """One prompt on several nodes, judged."""
+
+    evidence: CheckEvidence
+    verdicts: tuple[NodeVerdict, ...]
+
+
+def _has_failure(verdicts: Sequence[NodeVerdict]) -> bool:
+    return any(verdict.result is CheckResult.FAILED for verdict in verdicts)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,29 +193,37 @@ class AnswerChecks:
         if len(answers) == 1:
             await self.probe(row, plan.model)  # no node that the request's policy allows
             return
-        await self._conclude(row, plan.model, answers, kind="rerun")
+        await self._settle_all(await self._judge(row, plan.model, answers, kind="rerun"))
 
-    async def probe(self, row: NodeRow, model: ModelId) -> str | None:
-        """A prompt of the network's own on the node and its witnesses. Returns the check's id, if it came to one."""
+    async def probe(self, row: NodeRow, model: ModelId) -> None:
+        """A prompt of the network's own on the node and its witnesses, and a second one if anybody fails it."""
         self._checked_at_s[row.id] = self.clock.now_s()
         self._tries[row.id] = self._tries.get(row.id, 0) + 1
         chosen = self.witnesses.pick(row, model, count=WITNESSES)
-        if sum(map(self.witnesses.is_trusted, chosen)) >= 2:
-            chosen = chosen[:2]
-        if not chosen:
-            return None
+        if sum(map(self.witnesses.is_trusted, chosen)) >= TRUSTED_OWNERS:
+            chosen = chosen[:TRUSTED_OWNERS]
+        first = await self._ask_panel([row, *chosen], model) if chosen else None
+        if first is None:
+            return
+        second = await self._ask_panel([row, *chosen], model, before=first) if _has_failure(first.verdicts) else first
+        if second is not None:
+            await self._settle_all(second)
+
+    async def _ask_panel(
+        self, panel: Sequence[NodeRow], model: ModelId, *, before: PanelRound | None = None
+    ) -> PanelRound | None:
+        """None if the node itself, or everybody else, did not answer."""
         seed, limits = self.rng.randbytes(SEED_BYTES), tuple(self.sampler.limits.get(model, ()))
         request = CheckRequest.of_probe(draw_probe(seed, limits=limits), model)
-        asked = [row, *chosen]
-        replies = await asyncio.gather(*(self.jobs.ask(each.id, request) for each in asked))
+        replies = await asyncio.gather(*(self.jobs.ask(each.id, request) for each in panel))
         answers = [
             self._answer(each, pieces_of(reply.text))
-            for each, reply in zip(asked, replies, strict=True)
+            for each, reply in zip(panel, replies, strict=True)
             if reply is not None
         ]
         if replies[0] is None or len(answers) == 1:
             return None
-        return await self._conclude(row, model, answers, kind="probe", seed=seed, limits=limits)
+        return await self._judge(panel[0], model, answers, kind="probe", seed=seed, limits=limits, before=before)
 
     # verdicts
 
@@ -217,7 +237,7 @@ class AnswerChecks:
         first, *others = answers
         return any(not is_too_early(compare(first.pieces, each.pieces), hazard=hazard) for each in others)
 
-    async def _conclude(
+    async def _judge(
         self,
         row: NodeRow,
         model: ModelId,
@@ -226,13 +246,28 @@ class AnswerChecks:
         kind: CheckKind,
         seed: bytes | None = None,
         limits: Sequence[int] = (),
-    ) -> str:
-        check, group, hazard = new_id("check", rng=self.rng), group_of(row, model), self._hazard(row, model)
-        evidence = evidence_of(check, kind, model, group, answers, hazard=hazard, seed=seed, limits=limits)
+        before: PanelRound | None = None,
+    ) -> PanelRound:
+        group, hazard = group_of(row, model), self._hazard(row, model)
+        check = before.evidence.check if before is not None else new_id("check", rng=self.rng)
+        evidence = evidence_of(
+            check,
+            kind,
+            model,
+            group,
+            answers,
+            hazard=hazard,
+            seed=seed,
+            limits=limits,
+            before=before.evidence if before is not None else None,
+        )
         await self._learn(group, answers)
-        for verdict in judge(answers, kind=kind, hazard=hazard):
-            await self._settle(verdict, evidence)
-        return check
+        verdicts = judge(answers, kind=kind, hazard=hazard)
+        return PanelRound(evidence, verdicts if before is None else confirm(before.verdicts, verdicts))
+
+    async def _settle_all(self, judged: PanelRound) -> None:
+        for verdict in judged.verdicts:
+            await self._settle(verdict, judged.evidence)
 
     async def _learn(self, group: str, answers: Sequence[PanelAnswer]) -> None:
         """From those whose word is not doubted, whether they agree or not."""

@@ -1,14 +1,15 @@
 """One prompt on several nodes: which answers agree, and what that says of each node. Pure.
 
 Nobody knows the right answer beforehand. It is what two trusted nodes of different owners, or three owners' nodes,
-agree on. A node that is not among them has failed. A prompt that a customer sent was run on two nodes, and on a third
+agree on. Honest nodes that batch differently differ in the first words now and then, so a node fails only if it is not
+among them on two prompts in a row. A prompt that a customer sent was run on two nodes, and on a third
 only if these differ; there the one that stands alone has failed, which stops its paid traffic and costs it nothing yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from sparewatt.trust.checks.comparison import Comparison, compare
@@ -46,6 +47,17 @@ def judge(answers: Sequence[PanelAnswer], *, kind: CheckKind, hazard: float) -> 
     """One verdict per answer, in their order."""
     agreed = _largest_agreement(answers[:PANEL_MAX], hazard=hazard)
     return tuple(_verdict(answer, agreed, kind=kind) for answer in answers[:PANEL_MAX])
+
+
+def confirm(first: Sequence[NodeVerdict], second: Sequence[NodeVerdict]) -> tuple[NodeVerdict, ...]:
+    """After a second prompt: who failed must have failed on both, else the second decides."""
+    failed = {verdict.node for verdict in first if verdict.result is CheckResult.FAILED}
+    return tuple(
+        replace(verdict, result=CheckResult.UNDECIDED)
+        if verdict.result is CheckResult.FAILED and verdict.node not in failed
+        else verdict
+        for verdict in second
+    )
 
 
 def _verdict(answer: PanelAnswer, agreed: Sequence[PanelAnswer], *, kind: CheckKind) -> NodeVerdict:

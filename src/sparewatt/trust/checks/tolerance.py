@@ -15,11 +15,12 @@ from sparewatt.trust.checks.comparison import Comparison
 
 ERROR = 0.01
 """Of honest pairs, how many differ so early that they would be taken for dishonest, at most."""
-MARGIN = 4.0
+MARGIN = 2.0
 """A node may differ so many times as often as the mean of honest pairs: machines are not alike."""
-PRIOR_PIECES = 1_600.0
-"""Pieces that one difference is taken to have been seen in before anything was: a hazard of 1 in 400."""
-HAZARD_MIN, HAZARD_MAX = 1 / 4_096, 1 / 100
+PRIOR_PIECES = 400.0
+"""Pieces that one difference is taken to have been seen in before anything was: a hazard of 1 in 200."""
+HAZARD_MIN, HAZARD_MAX = 1 / 4_096, 1 / 128
+"""At the most that is granted, only a difference in the very first piece is too early."""
 DRIFT_ERROR = 1e-4
 DRIFT_DIFFERENCES = 3
 """Later differences, none of which fails by itself, are too many together from this many on."""
