@@ -3,8 +3,8 @@
 llama.cpp answers prompts as the network draws them, at temperature 0: the same weights at different thread counts,
 batch sizes and numbers of answers at once, which is what honest nodes differ in; then other quantizations of the model
 and a weaker one (`bench/requantize.py`), which is what dishonest nodes would run instead. The shipped rules compare
-them. Answers are kept in a file, so that a run can be continued. `--rates` writes the error rates that the simulator
-uses.
+them. Answers are kept in a file, so that a run can be continued. `--rates` writes what the simulator uses: how often an
+answer differs too early, of the worst honest server and of the weaker model.
 """
 
 from __future__ import annotations
@@ -170,11 +170,12 @@ def learned_hazard(texts: Texts) -> float:
 
 def report(texts: Texts) -> tuple[str, dict[str, float]]:
     first, hazards = texts[HONEST[0].name], {"as shipped": NO_PAIRS.hazard, "learned": learned_hazard(texts)}
+    shipped, learned = (f"1 in {1 / hazards[name]:.0f}" for name in ("as shipped", "learned"))
     told = (
         f"`make bench-checks`: {len(first)} prompts as the network draws them, at temperature 0, on llama.cpp with a "
         f"model of 135 M weights. Each server's answers are compared with those of {HONEST[0].name}. An honest node is "
-        f"granted a chance to differ of 1 in {1 / hazards['as shipped']:.0f} per piece before anything was learned, and "
-        f"of 1 in {1 / hazards['learned']:.0f} after the honest pairs below. A check fails if a second prompt confirms it."
+        f"granted a chance to differ of {shipped} per piece before anything was learned, and of {learned} after the "
+        "honest pairs below. A check fails if a second prompt confirms it."
     )
     lines = [
         "# Checked answers",
@@ -185,16 +186,19 @@ def report(texts: Texts) -> tuple[str, dict[str, float]]:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     totals = {"honest": [0, 0], "other": [0, 0]}
+    early: dict[str, float] = {}
     for setup in SETUPS[1:]:
         by = {name: figures_of(first, texts[setup.name], hazard=hazard) for name, hazard in hazards.items()}
         lines.append(_row(setup, by["as shipped"], by["learned"]))
         total = totals["honest" if setup in HONEST else "other"]
         total[0] += by["learned"].failed
         total[1] += by["learned"].checks
-    rates = {"false_alarms": _share(totals["honest"]), "misses": 1 - _share(totals["other"])}
+        early[setup.name] = by["as shipped"].early / max(1, by["as shipped"].checks)
+    rates = {"honest": max(early[setup.name] for setup in HONEST[1:]), "other": early[SETUPS[-1].name]}
+    misses = 1 - _share(totals["other"])
     alarms, checks = totals["honest"]
     summary = (
-        f"False alarms: {alarms} of {checks} checks of honest servers. Misses: {rates['misses']:.1%} of single checks "
+        f"False alarms: {alarms} of {checks} checks of honest servers. Misses: {misses:.1%} of single checks "
         "of the others, which is why a node is checked more than once."
     )
     lines += ["", summary]
@@ -236,7 +240,8 @@ def main() -> None:
     if given.report is not None:
         given.report.write_text(text)
     if given.rates is not None:
-        given.rates.write_text(json.dumps(rates, indent=2) + "\n")
+        rows = [f"{who},{share:.4f}" for who, share in rates.items()]
+        given.rates.write_text("\n".join(("who,differs_early", *rows)) + "\n")
 
 
 if __name__ == "__main__":
