@@ -18,7 +18,7 @@ from tests.integration.asking import ask
 from tests.integration.databases import migrated_database
 from tests.integration.hostile_nodes.honest import HonestNode
 from tests.integration.networks import Network
-from tests.integration.operated import MODEL, bare_environment, engine_argv, operated_gateway, process
+from tests.integration.operated import MODEL, bare_environment, engine_argv, operated_gateway, process, sparewatt
 from tests.integration.people import Person, give_credits, sign_up
 from tests.processes import wait_until
 
@@ -126,3 +126,41 @@ def test_the_liar_forfeits_what_it_earned(checked: CheckedNetwork) -> None:
     assert has_lost()
     audit = ask(checked.network, "GET", "/v1/ledger/audit").json()
     assert audit["in_order"], audit
+
+
+def test_a_verdict_is_replayed_from_what_was_published(checked: CheckedNetwork) -> None:
+    failed = [verdict for verdict in checked.checks(LIAR)["verdicts"] if verdict["result"] == "failed"]
+    probe = next(verdict for verdict in failed if verdict["kind"] == "probe")
+    key = {"SPAREWATT_API_KEY": checked.client.key, "SPAREWATT_BASE_URL": checked.network.base_url}
+    env = bare_environment(checked.nodes[0].folder, **key)
+    replayed = sparewatt("trust", "replay", probe["id"], env=env)
+    assert replayed.returncode == 0, replayed.stderr
+    assert "holds" in replayed.stdout
+    shown = sparewatt("node", "why", LIAR, "--trust", env=env)
+    assert shown.returncode == 0, shown.stderr
+    assert "forfeited" in shown.stdout
+
+
+def test_strangers_see_no_verdict_on_a_customers_request_and_no_text_of_it(checked: CheckedNetwork) -> None:
+    honest, stranger = checked.nodes[0], checked.client
+    path = f"/v1/nodes/{checked.ids()[honest.name]}/checks"
+    kinds = {verdict["kind"] for verdict in ask(checked.network, "GET", path, key=stranger.key).json()["verdicts"]}
+    assert kinds <= {"probe"}
+    mine = ask(checked.network, "GET", path, key=honest.owner.key).json()["verdicts"]
+    reruns = [verdict for verdict in mine if verdict["kind"] == "rerun"]
+    assert all(answer["text"] is None for verdict in reruns for answer in verdict["answers"])
+    assert all(verdict["seed"] is None and verdict["prompt"] is None for verdict in reruns)
+
+
+def test_the_owner_gets_one_retrial_and_a_third_node_decides(checked: CheckedNetwork) -> None:
+    owner = checked.nodes[3].owner
+    verdicts = checked.checks(LIAR)["verdicts"]
+    failed = next(verdict for verdict in verdicts if verdict["result"] == "failed" and verdict["kind"] == "probe")
+    path = f"/v1/verdicts/{failed['id']}/retrial"
+    refused = ask(checked.network, "POST", path, {}, key=checked.client.key)
+    assert refused.status == 403, refused.body
+    reply = ask(checked.network, "POST", path, {}, key=owner.key)
+    # All three honest nodes were on the panel: nobody is left to ask, and the right to ask is kept.
+    assert reply.status == 409, reply.body
+    assert reply.error()["code"] == "retrial_refused"
+    assert "No node that had no part" in reply.error()["message"]

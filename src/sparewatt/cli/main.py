@@ -49,6 +49,7 @@ SECTIONS = {
         "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
         "providers": LazyCommand("sparewatt.cli.providers:providers", "Offer your nodes for leases, with a bond."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
+        "trust": LazyCommand("sparewatt.cli.trust:trust", "Replay verdicts on nodes, or have them retried."),
     },
     "Run a network": {
         "up": LazyCommand("sparewatt.cli.up:up", "Start a whole network on this machine."),

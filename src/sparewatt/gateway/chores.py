@@ -20,6 +20,7 @@ from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
 from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
 from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
+from sparewatt.inference.fleet.verified_facts import READ_S
 from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
 from sparewatt.inference.metering.delivered_tokens import DeliveredTokens
 from sparewatt.machine.free_memory import release_free_memory
@@ -88,6 +89,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("responses_old", 60.0, services.database.responses.forget_old),
         Chore("live_feed", FRAME_S, services.live.make_frame),
         Chore("history", STORE_S, services.history.store),
+        Chore("verified_facts", READ_S, services.verified_facts.read),
         Chore("money", 600.0, services.money.run_chores),
         Chore("power_save", 5.0, partial(save_power, services)),
         Chore("tidy", 3600.0, partial(_tidy, services)),

@@ -56,6 +56,7 @@ from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
+from sparewatt.inference.fleet.verified_facts import VerifiedFactsReader
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
@@ -468,6 +469,9 @@ class Services:
             jobs=counter,
             peers=self.peer_client,
             instance=self.live.frames.run,
+        )
+        self.verified_facts = VerifiedFactsReader(
+            table=table, history=database.history, market=self.market.latest_state, clock=clock
         )
         self.loop_lag = LoopLag(clock=clock)
         collector = MetricsCollector(

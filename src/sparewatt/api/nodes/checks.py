@@ -18,7 +18,7 @@ from sparewatt.api.endpoint import endpoint
 from sparewatt.core.errors import NotFound, NotOwner
 from sparewatt.core.ids import AccountId
 from sparewatt.core.money import format_usd
-from sparewatt.inference.checks.evidence import CheckEvidence, first_difference
+from sparewatt.inference.checks.evidence import AnswerEvidence, CheckEvidence, first_difference, replay
 from sparewatt.inference.checks.records import CheckRecords
 from sparewatt.inference.checks.retrial import Retrials
 from sparewatt.inference.checks.sampler import AnswerSampler
@@ -38,6 +38,7 @@ from sparewatt.protocol.api.checks import (
 from sparewatt.store.check_verdicts import CheckVerdictStore, VerdictRow
 from sparewatt.telemetry.feed.public import may_know_all
 from sparewatt.trust.checks.frequency import FIRST_PASSES
+from sparewatt.trust.checks.model import CheckResult
 from sparewatt.trust.checks.probe_prompts import draw_probe
 from sparewatt.trust.checks.standing import FAILED_PROBES_MAX, TRUSTED_PASSES, CheckRecord, CheckState
 
@@ -136,18 +137,30 @@ def describe_verdict(row: VerdictRow) -> CheckVerdict:
         seed=seed,
         limits=list(limits),
         prompt=None if prompt is None else list(prompt),
-        answers=[
-            CheckedAnswer(
-                node=each.node,
-                trusted=each.is_trusted,
-                digest=each.digest,
-                pieces=each.pieces,
-                text=None if each.text is None else list(each.text),
-            )
-            for each in evidence.answers
-        ],
+        answers=[_checked_answer(each) for each in evidence.answers],
+        before=[_checked_answer(each) for each in (evidence.before.answers if evidence.before else ())],
+        is_drift=row.result == "failed" and row.retrial_of is None and not is_failed_alone(evidence),
         retrial_of=row.retrial_of,
         retried=row.retried,
+    )
+
+
+def _checked_answer(answer: AnswerEvidence) -> CheckedAnswer:
+    return CheckedAnswer(
+        node=answer.node,
+        owner=answer.owner,
+        trusted=answer.is_trusted,
+        digest=answer.digest,
+        pieces=answer.pieces,
+        text=None if answer.text is None else list(answer.text),
+    )
+
+
+def is_failed_alone(evidence: CheckEvidence) -> bool:
+    """Whether the check itself failed the node; of a customer's request it must have."""
+    verdicts = replay(evidence)
+    return verdicts is None or any(
+        each.node == evidence.node and each.result is CheckResult.FAILED for each in verdicts
     )
 
 

@@ -16,6 +16,8 @@ class CheckedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One node's answer, as far as it is kept."""
 
     node: str
+    owner: str
+    """Who is one witness together: an account, a node that the operator vouches for, or a digest of either."""
     trusted: bool
     digest: str
     """SHA-256 of its pieces."""
@@ -51,6 +53,10 @@ class CheckVerdict(msgspec.Struct, frozen=True, kw_only=True):
     limits: list[int]
     prompt: list[dict[str, str]] | None
     answers: list[CheckedAnswer]
+    before: list[CheckedAnswer]
+    """The answers to the prompt before, which this one was to confirm; empty if there was none."""
+    is_drift: bool
+    """Whether it failed because the node's latest answers together differ too often, not by this one alone."""
     retrial_of: str | None
     retried: bool
     """Whether it had its one re-trial."""

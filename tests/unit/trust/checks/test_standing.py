@@ -20,7 +20,10 @@ from sparewatt.trust.checks.tolerance import NO_PAIRS
 SAME, EARLY = Comparison(40, differs=False), Comparison(0, differs=True)
 
 
-def judged(record: CheckRecord, *verdicts: tuple[CheckKind, CheckResult]) -> tuple[CheckRecord, list[Consequence]]:
+Judged = tuple[CheckKind, CheckResult]
+
+
+def judged(record: CheckRecord, *verdicts: Judged) -> tuple[CheckRecord, list[Consequence]]:
     found = []
     for kind, result in verdicts:
         comparison = SAME if result is CheckResult.PASSED else EARLY
@@ -29,8 +32,9 @@ def judged(record: CheckRecord, *verdicts: tuple[CheckKind, CheckResult]) -> tup
     return record, found
 
 
-PASS, FAIL = ("probe", CheckResult.PASSED), ("probe", CheckResult.FAILED)
-PASS_RERUN, FAIL_RERUN = ("rerun", CheckResult.PASSED), ("rerun", CheckResult.FAILED)
+PASS: Judged = ("probe", CheckResult.PASSED)
+FAIL: Judged = ("probe", CheckResult.FAILED)
+FAIL_RERUN: Judged = ("rerun", CheckResult.FAILED)
 
 
 def test_a_pass_releases_what_was_earned() -> None:
