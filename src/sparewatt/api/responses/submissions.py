@@ -77,7 +77,7 @@ class ResponseSubmissions:
         if key is None:
             return await produce(caller, parse_request(body))
         answer = await self.idempotency.once(
-            self._repetition(caller, key, body), lambda: produce(caller, parse_request(body)), outcome=_outcome_of
+            self._repetition(caller, key, body), lambda: produce(caller, parse_request(body)), outcome=outcome_of
         )
         if isinstance(answer, CachedAnswer):
             return web.Response(body=answer.body, headers=answer.replay_headers())
@@ -180,7 +180,7 @@ def answer_headers(submission: Submission[BufferedSink]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name != "content-type"}
 
 
-def _outcome_of(reply: web.StreamResponse) -> ProducedAnswer:
+def outcome_of(reply: web.StreamResponse) -> ProducedAnswer:
     is_answer = reply.status == 200
     if isinstance(reply, web.Response) and isinstance(reply.body, bytes):
         return ProducedAnswer(is_answer, cacheable(reply.body, reply.headers))
