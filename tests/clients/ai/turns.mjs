@@ -22,7 +22,7 @@ const PROMPTS = ["Say one.", "What is the weather?", "Say three."];
 const common = { maxRetries: 0, stopWhen: stepCountIs(3), onError: () => {} };
 
 async function turn(chosen, messages) {
-  const result = streamText({ ...common, model: chosen, messages, tools: { weather } });
+  const result = streamText({ ...common, model: chosen, messages, tools: { weather }, maxOutputTokens: 40 });
   const [text, steps, response] = [await result.text, await result.steps, await result.response];
   return { text, steps: steps.length, messages: response.messages };
 }
