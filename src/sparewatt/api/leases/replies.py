@@ -17,9 +17,9 @@ from sparewatt.protocol.api.leases import (
     LeasePhase,
     LeaseRequestInfo,
 )
-from sparewatt.protocol.contracts.lease_content import content_hash_of
+from sparewatt.protocol.contracts.lease_content import content_hash_of, read_content
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState
-from sparewatt.store.lease_orders import LeaseOrderRow
+from sparewatt.store.lease_orders import LeaseOrderRow, LeaseSpec
 
 MIB_PER_GB = 10**9 / 2**20
 
@@ -69,12 +69,17 @@ def write_details(
     view: ChainView | None,
     row: LeaseOrderRow,
     *,
+    running: LeaseSpec | None = None,
     missing_secrets: list[str],
     unix_s: float,
     credit: LeaseUptimeCredit | None = None,
 ) -> LeaseDetails:
-    lease, content = write_lease(view, row, unix_s=unix_s, credit=credit), row.content or "{}"
+    """`running`: what runs, where it is known and was updated; else what was ordered."""
+    lease = write_lease(view, row, unix_s=unix_s, credit=credit)
+    content = (running.content if running is not None else row.content) or "{}"
     fields = {name: getattr(lease, name) for name in lease.__struct_fields__}
+    if running is not None:
+        fields |= {"image": read_content(content).image, "spec_hash": running.spec_hash}
     return LeaseDetails(
         **fields,
         content=json.loads(content),

@@ -172,7 +172,7 @@ WHERE asked.contract = 'settlement' AND asked.event = 'ExitRequested' AND asked.
 SELECT (e.args ->> 'amount')::numeric AS micro FROM chain_events e
 WHERE e.contract = 'settlement' AND e.event = 'Exited' AND e.args ->> 'account' = $1
     AND (e.block_number, e.log_index) > ($2::bigint, $3::int)
-    AND e.block_number <= (SELECT block_number - depth + 1 FROM chain_index)
+    AND e.block_number <= (SELECT LEAST(block_number - depth + 1, saved_block) FROM chain_index)
 ORDER BY e.block_number, e.log_index LIMIT 1
 
 -- name: exits_asked
