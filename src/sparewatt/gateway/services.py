@@ -395,12 +395,8 @@ class Services:
             update_of=self.lease_tasks.proposed_update,
             on_numbered=self.lease_tasks.note_numbered,
         )
-        self.uptime_credits = UptimeCredits(
-            market=self.market,
-            store=self.database.uptime_credits,
-            fund=self.money.uptime_fund,
-            clock=self.clock,
-        )
+        store, fund = self.database.uptime_credits, self.money.uptime_fund
+        self.uptime_credits = UptimeCredits(market=self.market, store=store, fund=fund, clock=self.clock)
         self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
         self.validators = StrangerClient(DialRules(allows_loopback=development))
         self.collector = MatchCollector(
