@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -9,21 +11,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
 
 from sparewatt.node.leases.runtime.egress_table import AGENT_PORT, TABLE
 from sparewatt.node.leases.runtime.egress_trial import own_address
 from sparewatt.node.serving_image.image_files import python_program
-from tests.integration.asking import ask
+from tests.integration.asking import Reply, ask
 from tests.integration.networks import Network, start_network
-from tests.integration.test_leased_container import SMALL, market_is_ready, run, runs_containers, sparewatt
+from tests.integration.test_leased_container import market_is_ready, run, runs_containers, sparewatt
 from tests.podman import podman_service, why_not
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 MARKET_S = 120.0
 SERVES_S = 120.0
+WS_TIMEOUT = aiohttp.ClientWSTimeout(ws_close=5)
 MODEL = "smollm2-135m"
 NAME = f"serve-{MODEL}"
 TRIES = """
@@ -53,7 +58,8 @@ print(json.dumps({
 """
 """Run by the image's own Python, inside the lease."""
 PLAIN = """
-import os, socket, struct, sys, time
+import os, socket, struct, sys
+from aiohttp import web
 (line,) = [line.split() for line in open("/proc/net/route") if line.split()[1] == "00000000"]
 host = socket.inet_ntoa(struct.pack("<L", int(line[2], 16)))
 try:
@@ -61,9 +67,19 @@ try:
     print("tried connected", flush=True)
 except OSError as error:
     print("tried", type(error).__name__, os.environ.get("SPAREWATT_NODE_LINK_VIA"), flush=True)
-time.sleep(3600)
+
+async def echo(request):
+    ws = web.WebSocketResponse()
+    await ws.prepare(request)
+    async for message in ws:
+        await ws.send_str(f"{message.data} {request.headers.get('cookie')}")
+    return ws
+
+app = web.Application()
+app.router.add_get("/live", echo)
+web.run_app(app, port=8080, print=None)
 """
-"""The same of a lease that does not serve: the way that the other has, at its own bridge."""
+"""The same of a lease that does not serve: the way that the other has, at its own bridge. Then a WebSocket server."""
 
 
 @pytest.fixture(scope="module")
@@ -103,24 +119,42 @@ def test_a_lease_serves_as_its_renters_node_and_takes_the_node_with_it(network: 
     found = node_of_lease(network)
     assert found is not None
 
-    others_key = (network.data / "nodes.key").read_text().strip()
-    chat = {
-        "model": MODEL,
-        "max_tokens": 8,
-        "messages": [{"role": "user", "content": "Say hello"}],
-        "provider": {"only": [found["id"]]},
-    }
-    reply = ask(network, "POST", "/v1/chat/completions", chat, key=others_key)
-    assert (reply.status, reply.headers["x-sparewatt-node"]) == (200, found["id"]), reply.body
-    assert reply.json()["choices"][0]["message"]["content"]
+    replies: list[Reply] = []  # the first ones may come before it has measured its speed
+
+    def is_answered() -> bool:
+        replies.append(chat_of_another(network, found["id"]))
+        return replies[-1].status == 200
+
+    try:
+        wait_until(is_answered, "it does not answer", ceiling_s=SERVES_S)
+    except AssertionError as error:
+        error.add_note(replies[-1].body.decode())
+        raise
+    assert replies[-1].json()["choices"][0]["message"]["content"]
+    assert node_of_reply(replies[-1]) == found["id"]
     wait_until(lambda: node_earnings(network, found["id"]) > 0, "the renter has earned nothing", ceiling_s=30)
 
     check_what_is_reached(network)
 
     sparewatt(network, "lease", "close", NAME)
     wait_until(lambda: node_of_lease(network) is None, "the node is still listed", ceiling_s=SERVES_S)
-    refused = ask(network, "POST", "/v1/chat/completions", chat, key=others_key)
-    assert refused.status >= 400, "nobody else is asked instead"
+    assert chat_of_another(network, found["id"]).status >= 400, "nobody else is asked instead"
+
+
+def chat_of_another(network: Network, node: str) -> Reply:
+    """By the account of the network's own nodes, which is not the renter's."""
+    body = {
+        "model": MODEL,
+        "max_tokens": 8,
+        "messages": [{"role": "user", "content": "Say hello"}],
+        "provider": {"only": [node]},
+    }
+    key = (network.data / "nodes.key").read_text().strip()
+    return ask(network, "POST", "/v1/chat/completions", body, key=key)
+
+
+def node_of_reply(reply: Reply) -> str | None:
+    return {name.lower(): value for name, value in reply.headers.items()}.get("x-sparewatt-node")
 
 
 def node_earnings(network: Network, node: str) -> int:
@@ -148,10 +182,38 @@ def check_what_is_reached(network: Network) -> None:
 
     image = f"--image=localhost/sparewatt-serve:{MODEL}"
     command = shlex.join([python, "-c", PLAIN, str(AGENT_PORT)])
-    sparewatt(network, "lease", "create", image, "--command", command, *SMALL, "--name=plain", "--yes")
+    size = ("--gpus=0", "--cpus=0.5", "--memory-gb=0.3", "--disk-gb=0.1", "--public=8080")
+    sparewatt(network, "lease", "create", image, "--command", command, *size, "--name=plain", "--yes")
     wait_until(lambda: b"tried" in run_quietly(network, "lease", "logs", "plain"), "it tried nothing", ceiling_s=60)
     assert execute(network, "lease", "logs", "plain").splitlines()[0] == b"tried TimeoutError None"
+    check_public_socket(network)
     sparewatt(network, "lease", "close", "plain")
+
+
+def check_public_socket(network: Network) -> None:
+    """A visitor's WebSocket reaches the server in the container, without the dashboard's cookie."""
+    site = ask(network, "POST", "/v1/leases/plain/site", {"port": 8080}).json()
+    headers = {"host": urlsplit(site["url"]).netloc, "cookie": "sparewatt_session=ours; own=1"}
+    heard: list[str] = []
+
+    async def visit() -> None:
+        url = f"{network.root_url}/live"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(url, headers=headers, timeout=WS_TIMEOUT) as socket,
+        ):
+            for number in range(3):
+                await socket.send_str(f"hello {number}")
+                heard.append((await socket.receive(10)).data)
+
+    def is_heard() -> bool:
+        heard.clear()
+        with contextlib.suppress(aiohttp.ClientError):  # the server in the container is just starting
+            asyncio.run(visit())
+        return len(heard) == 3
+
+    wait_until(is_heard, "no WebSocket reaches it", ceiling_s=60)
+    assert heard == [f"hello {number} own=1" for number in range(3)]
 
 
 def run_quietly(network: Network, *words: str) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 
 from sparewatt.accounts.account_service import AccountService
@@ -39,6 +39,12 @@ from sparewatt.gateway.health_probe import HealthProbe, log_health_change
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import AdmissionControl
+from sparewatt.inference.checks.check_fund import CheckFund
+from sparewatt.inference.checks.check_jobs import CheckDispatch
+from sparewatt.inference.checks.records import CheckRecords
+from sparewatt.inference.checks.sampler import AnswerSampler
+from sparewatt.inference.checks.service import AnswerChecks
+from sparewatt.inference.checks.witnesses import Witnesses
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
@@ -51,9 +57,11 @@ from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.record_loader import RecordLoader
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
+from sparewatt.inference.fleet.verified_facts import VerifiedFactsReader
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.metering.service import Metering
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
@@ -80,8 +88,10 @@ from sparewatt.leasing.running.lease_excuses import LeaseExcuses
 from sparewatt.leasing.running.leased_nodes import LeasedNodes
 from sparewatt.leasing.running.task_relay import TaskRelay
 from sparewatt.leasing.running.tasks import act_contracts_of
+from sparewatt.leasing.uptime_credits import UptimeCredits
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.eras import EraService
+from sparewatt.ledger.withheld import WithheldEarnings
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.machine.stranger_http import DialRules, StrangerClient
 from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
@@ -120,6 +130,7 @@ class Services:
     clock: Clock
     rng: Rng
     custody: Custody
+    check_records: CheckRecords = field(default_factory=CheckRecords)
     secret: InitVar[bytes]
     """The network's, the same for all its gateways."""
     node_links: InitVar[dict[NodeId, NodeLink]]
@@ -291,6 +302,7 @@ class Services:
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
         )
+        self.sampler = AnswerSampler(records=self.check_records, table=table, clock=clock, rng=rng)
         self.dispatcher = Dispatcher(
             table=table,
             links=links,
@@ -301,6 +313,7 @@ class Services:
             observer=self.counter,
             prefixes=prefixes,
             is_leased=self.lease_excuses.covers,
+            answers=self.sampler if settings.checks else None,
         )
         self.eligibility = Eligibility(table, clock=clock)
         self.inference = InferenceService(
@@ -319,6 +332,31 @@ class Services:
             demand=self.demand,
         )
         self.responses = ResponseRegistry(share=slot.count)
+        self.checks = self._make_checks(metering)
+
+    def _make_checks(self, metering: Metering | None) -> AnswerChecks:
+        records, table, clock, rng = self.check_records, self.table, self.clock, self.rng
+        daily = read_usd(self.settings.checks_daily_usd, "checks_daily_usd")
+        return AnswerChecks(
+            sampler=self.sampler,
+            records=records,
+            witnesses=Witnesses(table, records, rng),
+            jobs=CheckDispatch(
+                dispatcher=self.dispatcher,
+                table=table,
+                metering=metering,
+                daily_nano=daily,
+                price_cap=self.price_caps.of,
+                new_match_id=self.inference.new_match_id,
+            ),
+            table=table,
+            verdicts=self.database.check_verdicts,
+            counts=self.database.check_counts,
+            withheld=WithheldEarnings(self.database.ledger, clock) if metering is not None else None,
+            fund=CheckFund(self.money.credits, daily_nano=daily, clock=clock) if metering is not None else None,
+            clock=clock,
+            rng=rng,
+        )
 
     def price_notice(self, model: ModelReport) -> str | None:
         """What the owner of a node with this model is told about its price."""
@@ -358,6 +396,12 @@ class Services:
             contracts=lambda: act_contracts_of(self.market_relay.addresses),
             update_of=self.lease_tasks.proposed_update,
             on_numbered=self.lease_tasks.note_numbered,
+        )
+        self.uptime_credits = UptimeCredits(
+            market=self.market,
+            store=self.database.uptime_credits,
+            fund=self.money.uptime_fund,
+            clock=self.clock,
         )
         self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
         self.validators = StrangerClient(DialRules(allows_loopback=development))
@@ -448,6 +492,9 @@ class Services:
             peers=self.peer_client,
             instance=self.live.frames.run,
         )
+        self.verified_facts = VerifiedFactsReader(
+            table=table, history=database.history, market=self.market.latest_state, clock=clock
+        )
         self.loop_lag = LoopLag(clock=clock)
         collector = MetricsCollector(
             table=table,
@@ -509,6 +556,7 @@ async def assemble(
     client = PeerClient(slot)
     peers = Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5))
     links: dict[NodeId, NodeLink] = {}
+    records = CheckRecords(settings.vouched_accounts)
     accounting = None
     if settings.billing:
         accounting = await open_accounting(
@@ -518,6 +566,7 @@ async def assemble(
             rng=rng,
             send=partial(countersign, links),
             peers=_peer_credits(client, peers) if slot.others else None,
+            withholds=records.withholds if settings.checks else None,
         )
     services = Services(
         settings=settings,
@@ -525,6 +574,7 @@ async def assemble(
         table=NodeTable(zones=NodeZones(gateway_zone=_zone_of(settings.region))),
         accounting=accounting,
         custody=custody,
+        check_records=records,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
         node_links=links,

@@ -117,7 +117,7 @@ def _with_engine(work: Callable[[ContainerEngine], Coroutine[Any, Any, T]]) -> T
 
 
 @dataclass(frozen=True, slots=True)
-class ServedModel:
+class ServingOrder:
     """What `--serve` adds to an order."""
 
     model: str
@@ -145,7 +145,7 @@ def memory_gb(weights_bytes: int) -> float:
     return math.ceil(10 * (MEMORY_GB_BASE + MEMORY_PER_WEIGHTS * weights_bytes / BYTES_PER_GB)) / 10
 
 
-def find_served(model: str, image: str | None) -> ServedModel:
+def find_served(model: str, image: str | None) -> ServingOrder:
     """The image of a model: the one that is named, or this machine's. Raises CliError."""
     from sparewatt.node.serving_image.weights import canonical_name
 
@@ -154,7 +154,7 @@ def find_served(model: str, image: str | None) -> ServedModel:
     except SparewattError as error:
         raise CliError(error.message, exit_code=ExitCode.USAGE) from None
     if image is not None:
-        return ServedModel(name, image, None)
+        return ServingOrder(name, image, None)
 
     async def find(engine: ContainerEngine) -> ServingImage | None:
         from sparewatt.node.serving_image.image_store import find_serving_image
@@ -164,7 +164,7 @@ def find_served(model: str, image: str | None) -> ServedModel:
     found = _with_engine(find)
     if found is None:
         raise CliError(_no_image(name), next_step=_how_to_make(name), exit_code=ExitCode.NOT_FOUND)
-    return ServedModel(found.model, found.tag, found.weights_bytes)
+    return ServingOrder(found.model, found.tag, found.weights_bytes)
 
 
 def _no_image(name: str) -> str:

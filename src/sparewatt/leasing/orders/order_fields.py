@@ -95,7 +95,7 @@ def read_order(fields: object) -> LeaseOrder:
     _refuse_unknown(given, FIELDS, within=None)
     resources = _mapping(given.get("resources") or {}, "resources")
     _refuse_unknown(resources, RESOURCES, within="resources")
-    content = _content(given)
+    content = read_content_fields(given)
     policy, gpus = _policy(given, resources)
     return LeaseOrder(
         name=_name(given.get("name"), content.image),
@@ -138,9 +138,10 @@ def _seconds(value: object) -> Decimal | None:
     return sum((Decimal(number) * _SECONDS[unit[0]] for number, unit in parts), Decimal(0))
 
 
-def _content(given: Mapping[str, Any]) -> LeaseContent:
+def read_content_fields(given: Mapping[str, Any]) -> LeaseContent:
+    """Raises InvalidField."""
     command = _command(given.get("command"))
-    env = _env(given.get("env"))
+    env = read_env(given.get("env"))
     secrets = _list(given.get("secrets"), "secrets", most=SECRETS_MAX)
     ports = _list(given.get("ports"), "ports", most=PORTS_MAX)
     content = LeaseContent(
@@ -181,8 +182,8 @@ def _command(value: object) -> list[object]:
     return _list(value, "command", most=ARGUMENTS_MAX)
 
 
-def _env(value: object) -> dict[str, str]:
-    """A mapping, or a list of NAME=value."""
+def read_env(value: object) -> dict[str, str]:
+    """A mapping, or a list of NAME=value. Raises InvalidField."""
     if value is None or value == []:
         return {}
     if isinstance(value, list):

@@ -228,7 +228,7 @@ def decide(
     price_uusd = offer.hourly_uusd(gpus=wanted.gpus, cpu_milli=wanted.cpu_milli, duration_s=policy.duration_s)
     whole = offered_capacity(machine.measured, wanted=rules.limits())
     rules_against: tuple[tuple[bool, DeclineReason], ...] = (
-        (_is_refused_image(order.image, rules.refused_images), DeclineReason.IMAGE),
+        (is_refused_image(order.image, rules.refused_images), DeclineReason.IMAGE),
         (_is_refused_tenant(order, rules), DeclineReason.TENANT),
         (policy.duration_s > rules.longest_s, DeclineReason.DURATION),
         (policy.reclaim_s > rules.reclaim_s or specification.egress > offer.egress, DeclineReason.OTHER),
@@ -250,7 +250,7 @@ def _is_refused_tenant(order: OrderedLease, rules: LeaseRules) -> bool:
     return is_careless or order.renter.lower() in rules.refused_tenants
 
 
-def _is_refused_image(image: str, patterns: Iterable[str]) -> bool:
+def is_refused_image(image: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(image.lower(), pattern.lower()) for pattern in patterns)
 
 

@@ -9,17 +9,17 @@ import pytest
 from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.leases import engine, serving
 from sparewatt.cli.leases.order_options import OrderDraft
-from sparewatt.cli.leases.serving import ServedModel, find_served, memory_gb
+from sparewatt.cli.leases.serving import ServingOrder, find_served, memory_gb
 from sparewatt.leasing.orders.order_fields import read_order
 from sparewatt.node.leases.runtime.model import RuntimeTrouble
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_network import FakeNetwork
 from tests.unit.cli.leases.lease_replies import NOBODY, a_lease, a_quote, created, details
 
-MODEL = ServedModel("smollm2-135m", "localhost/sparewatt-serve:smollm2-135m", 98_000_000)
+MODEL = ServingOrder("smollm2-135m", "localhost/sparewatt-serve:smollm2-135m", 98_000_000)
 
 
-def completed(served: ServedModel = MODEL, **fields: Any) -> dict[str, Any]:
+def completed(served: ServingOrder = MODEL, **fields: Any) -> dict[str, Any]:
     draft = OrderDraft({"image": served.image, **fields})
     served.complete(draft)
     return draft.fields
@@ -43,7 +43,7 @@ def test_what_the_renter_says_goes_before() -> None:
     assert (fields["secrets"], fields["resources"]) == (["HF", "SPAREWATT_NODE_TOKEN"], {"gpus": 2, "memory_gb": 8})
     assert read_order(fields).content.env == {"SPAREWATT_NODE_NAME": "attic", "X": "1"}
     assert "SPAREWATT_NODE_NAME" not in str(completed(count=2).get("env")), "two nodes cannot share a name"
-    assert "memory_gb" not in completed(ServedModel("a", "registry.example/a:1", None))["resources"]
+    assert "memory_gb" not in completed(ServingOrder("a", "registry.example/a:1", None))["resources"]
 
 
 def test_memory_grows_with_the_weights() -> None:
@@ -52,7 +52,7 @@ def test_memory_grows_with_the_weights() -> None:
 
 def test_an_image_of_a_registry_needs_no_engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "_with_engine", lambda _work: pytest.fail("the engine was asked"))
-    assert find_served("smollm2:135m", "registry.example/a:1") == ServedModel(
+    assert find_served("smollm2:135m", "registry.example/a:1") == ServingOrder(
         "smollm2-135m", "registry.example/a:1", None
     )
 

@@ -21,7 +21,7 @@ from sparewatt.node.leases.access.link_proxies import LinkProxies
 from sparewatt.node.leases.chain_check import ChainDiffers
 from sparewatt.node.leases.placed.lease_files import LeaseFiles, StoredLease
 from sparewatt.node.leases.placed.machine_room import MachineRoom, NoRoom
-from sparewatt.node.leases.placed.steps import LeaseSituation, LeaseStep, StartFailure, next_step
+from sparewatt.node.leases.placed.steps import LeaseSituation, LeaseStep, StartFailure, is_outdated, next_step
 from sparewatt.node.leases.placed.task_check import (
     CheckedTask,
     joins_network,
@@ -34,11 +34,11 @@ from sparewatt.node.leases.placed.updates import AcceptsUpdate, never_accepts
 from sparewatt.node.leases.runtime.model import (
     ContainerMissing,
     ContainerState,
-    EngineUnavailable,
     ImageUnavailable,
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     RestartRule,
     StartRefused,
 )
@@ -68,6 +68,8 @@ LOOK_S = 15.0
 REPORT_S = 30.0
 RETRY_S_MIN, RETRY_S_MAX = 5.0, 300.0
 """Between two tries to start what does not start, twice as long each time."""
+REPLACE_GRACE_S = 10.0
+"""For a program to end when an update replaces it."""
 ACT_LIFE_S = 600
 """How long a signed act without a deadline of the lease's own is good."""
 _PLACED = (TaskState.PENDING, TaskState.ACTIVE, TaskState.PAUSED)
@@ -168,8 +170,8 @@ class LeaseWorker:
             step = next_step(self._situation())
             await self._take(step)
             self._answer_update()
-        except EngineUnavailable as error:
-            self._note(self.phase, trouble=f"the container engine does not answer: {error}")
+        except LeaseRuntimeError as error:  # not seeing is not an end: the next look tells more
+            self._note(self.phase, trouble=f"its container cannot be looked after: {error}")
             return REPEAT_S
         except NoRoom as error:
             self._note(self.phase, trouble=str(error))
@@ -190,6 +192,7 @@ class LeaseWorker:
             missing_secrets=missing_secrets(checked),
             is_fetching=self._is_fetching,
             failure=self._failure,
+            content=checked.content_hash if checked.content is not None else "",
             may_claim=self.tools.may_claim() and room.has_room(checked.key, checked.capacity),
             unix_s=self.tools.clock.unix_s(),
         )
@@ -253,6 +256,11 @@ class LeaseWorker:
             gpu_ids=self.gpu_ids,
             gateway_url=self.tools.proxies.gateway.url,
         )
+        found = await runtime.container(plan.label)
+        if found is not None and is_outdated(found, plan.content):
+            _log.info("lease_program_replaced", order=self.task.order_id)
+            await runtime.stop(plan.label, grace_s=REPLACE_GRACE_S)
+            await runtime.remove(plan.label)
         return await runtime.start(plan)
 
     def _on_pull(self, line: str) -> None:
@@ -275,6 +283,8 @@ class LeaseWorker:
             self._fail(f"a secret cannot be opened: {error}", is_renters=True)
         except ImageUnavailable as error:
             self._fail(str(error), is_renters=True)
+        except MachineUnable as error:
+            self._fail(str(error), is_renters=False)
         except StartRefused as error:
             # The engine runs plain containers, which was tried; what remains are the cards, or the program itself.
             self._fail(str(error), is_renters=not self.gpu_ids)
@@ -443,6 +453,8 @@ class LeaseWorker:
         trouble = "its disk is full, so it is paused" if container.is_disk_full else None
         if container.is_out_of_memory:
             trouble = "its program was ended for using more memory than ordered"
+        if self._failure is not None and is_outdated(container, self.checked.content_hash):
+            trouble = f"it runs as before its update, which cannot be started: {self._failure.why}"
         self._note(phases.get(container.state, self.phase), trouble=trouble)
 
     def _note(self, phase: ProgramPhase, *, trouble: str | None = None) -> None:

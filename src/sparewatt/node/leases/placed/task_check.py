@@ -44,6 +44,11 @@ class CheckedTask:
         return capacity_of(self.specification)
 
     @property
+    def content_hash(self) -> str:
+        """0x…, of what is to run."""
+        return "0x" + self.specification.content_hash.hex()
+
+    @property
     def key(self) -> tuple[bytes, int]:
         return bytes.fromhex(self.task.order_id[2:]), self.task.attempt
 
@@ -147,4 +152,5 @@ def plan_of(
         read_only=content.read_only,
         restart=RestartRule(content.restart),
         agent_port=joins_network(content),
+        content=checked.content_hash,
     )

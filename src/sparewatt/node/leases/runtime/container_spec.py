@@ -12,7 +12,7 @@ from typing import Any
 from sparewatt.core.limits import MIB
 from sparewatt.node.leases.runtime.egress_table import AGENT_PORT
 from sparewatt.node.leases.runtime.model import ContainerPlan
-from sparewatt.node.leases.runtime.naming import LeaseRange, container_name, labels_of
+from sparewatt.node.leases.runtime.naming import LABEL_CONTENT, LeaseRange, container_name, labels_of
 
 NAME_SERVERS = ("9.9.9.9", "1.1.1.1")
 """Public ones: the host's own is usually at a private address, which leases do not reach."""
@@ -61,7 +61,7 @@ def docker_config(plan: ContainerPlan, side: MachineSide) -> dict[str, Any]:
     config: dict[str, Any] = {
         "Image": plan.image,
         "Env": [f"{key}={value}" for key, value in environment(plan, side).items()],
-        "Labels": labels_of(plan.label, disk_mib=plan.disk_mib),
+        "Labels": _labels(plan),
         "HostConfig": host,
     }
     if plan.command:
@@ -80,7 +80,7 @@ def libpod_config(plan: ContainerPlan, side: MachineSide) -> dict[str, Any]:
         "name": name,
         "image": plan.image,
         "env": environment(plan, side),
-        "labels": labels_of(plan.label, disk_mib=plan.disk_mib),
+        "labels": _labels(plan),
         "resource_limits": {
             "memory": {"limit": memory, "swap": memory},
             "cpu": {"period": CPU_PERIOD_US, "quota": cpu_quota_us(plan.cpu_milli)},
@@ -140,6 +140,12 @@ def environment(plan: ContainerPlan, side: MachineSide) -> dict[str, str]:
     if not plan.agent_port or side.network is None:
         return dict(plan.env)
     return {**plan.env, VIA_VARIABLE: f"http://{side.network.host}:{AGENT_PORT}"}
+
+
+def _labels(plan: ContainerPlan) -> dict[str, str]:
+    """Of the container; its bridge may outlive what runs on it."""
+    content = {LABEL_CONTENT: plan.content} if plan.content else {}
+    return {**labels_of(plan.label, disk_mib=plan.disk_mib), **content}
 
 
 def is_internal(plan: ContainerPlan) -> bool:

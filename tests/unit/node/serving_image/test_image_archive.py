@@ -1,57 +1,14 @@
-"""What is put into the image. That it serves is tried in tests/integration, in a real container."""
-
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import tarfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import pytest
-
-from sparewatt.core.errors import StartupError
-from sparewatt.node.serving_image import image_files
 from sparewatt.node.serving_image.image_archive import MODEL_LABEL, WEIGHTS_LABEL, write_image
-from sparewatt.node.serving_image.image_files import collect_files, python_program, required_packages, requirements
 from sparewatt.node.serving_image.image_store import image_tag
 from sparewatt.node.serving_image.weights import ModelWeights
-
-
-def test_requirements_are_those_of_the_package_and_of_the_wanted_extra() -> None:
-    lines = [
-        "click>=8.2",
-        "aiohttp[speedups]>=3 ; extra == 'serve'",
-        'pytest; extra == "dev"',
-        "winloop; sys_platform == 'win32'",
-        "!",
-    ]
-    assert requirements(lines, None) == [("click", None), ("winloop", None)]
-    assert requirements(lines, "serve")[1:3] == [("aiohttp", None), ("aiohttp", "speedups")]
-
-
-def test_the_image_has_what_a_serving_node_loads_and_nothing_of_tests_or_gateways() -> None:
-    names = {package.name.lower() for package in required_packages()}
-    assert names >= {"sparewatt", "xllamacpp", "aiohttp", "msgspec", "click", "coincurve"}
-    assert not names & {"pytest", "asyncpg", "web3", "mypy", "aiodocker"}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="images are made on Linux")
-def test_python_its_library_its_packages_and_their_libraries_are_collected() -> None:
-    found = collect_files()
-    assert PurePosixPath(python_program()) in found
-    assert PurePosixPath("/app/sparewatt/node/agent.py") in found
-    assert any(name.name.startswith("libc.so") for name in found)
-    assert any(name.name == "asyncio" or "asyncio" in name.parts for name in found)
-    assert not [name for name in found if name.parts[1] == "home" or name.suffix == ".pth" or "pytest" in name.parts]
-
-
-def test_without_llama_there_is_no_image_and_the_remedy_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = image_files._installed
-    monkeypatch.setattr(image_files, "_installed", lambda name: None if name == "xllamacpp" else real(name))
-    with pytest.raises(StartupError, match="pip install xllamacpp"):
-        required_packages()
 
 
 def test_an_archive_is_as_engines_load_it(tmp_path: Path) -> None:
@@ -90,7 +47,3 @@ def test_programs_may_be_run_and_belong_to_root(tmp_path: Path) -> None:
         with tarfile.open(fileobj=layer) as inner:
             modes = {member.name: (member.mode, member.uid) for member in inner.getmembers()}
     assert modes == {"data": (0o755, 0), "bin/program": (0o755, 0), "etc/text": (0o644, 0)}
-
-
-def test_a_models_name_becomes_a_tag() -> None:
-    assert image_tag("Org/Model:7B") == "localhost/sparewatt-serve:org-model-7b"
