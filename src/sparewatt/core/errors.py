@@ -30,6 +30,8 @@ SparewattError                      code                     status  retry
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
 │   ├── ResponseNotFound            response_not_found         404    no
+│   ├── CompletionNotFound          completion_not_found       404    no     (no stored chat completion)
+│   ├── ConversationNotFound        conversation_not_found     404    no
 │   ├── ItemNotFound                item_not_found             404    no     (of a response that is not kept)
 │   ├── AccountNotFound             account_not_found          404    no
 │   ├── ProviderNotFound            provider_not_found         404    no
@@ -221,6 +223,12 @@ class KeyNotFound(NotFound, code="key_not_found"): ...
 
 
 class ResponseNotFound(NotFound, code="response_not_found"): ...
+
+
+class CompletionNotFound(NotFound, code="completion_not_found"): ...
+
+
+class ConversationNotFound(NotFound, code="conversation_not_found"): ...
 
 
 class ItemNotFound(NotFound, code="item_not_found"): ...

@@ -44,6 +44,9 @@ ERAS_S = 60.0
 MARKET_RETRY_S = 0.5
 """Until the market is followed again, after Postgres was away."""
 
+UPTIME_CREDITS_S = 2.0
+"""Until a lease that has ended is ruled on, once its end is final."""
+
 Work = Callable[[], Awaitable[object]]
 
 
@@ -88,6 +91,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("matches_store", 1.0, services.explanations.store),
         Chore("responses_heartbeat", 1.0, partial(_report_responses, services)),
         Chore("responses_old", 60.0, services.database.responses.forget_old),
+        Chore("documents_old", 60.0, services.database.documents.forget_old),
         Chore("live_feed", FRAME_S, services.live.make_frame),
         Chore("history", STORE_S, services.history.store),
         Chore("money", 600.0, services.money.run_chores),
@@ -99,6 +103,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
     if services.market.has_chain:
         chores.append(Chore("market", MARKET_RETRY_S, services.market_relay.run))
         chores.append(Chore("lease_acts", MARKET_RETRY_S, services.lease_acts.run))
+        chores.append(Chore("uptime_credits", UPTIME_CREDITS_S, services.uptime_credits.run))
         chores.append(Chore("leased_nodes", 2.0, services.drop_leased_nodes))
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))

@@ -79,6 +79,7 @@ from sparewatt.leasing.running.lease_excuses import LeaseExcuses
 from sparewatt.leasing.running.leased_nodes import LeasedNodes
 from sparewatt.leasing.running.task_relay import TaskRelay
 from sparewatt.leasing.running.tasks import act_contracts_of
+from sparewatt.leasing.uptime_credits import UptimeCredits
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.eras import EraService
 from sparewatt.link.gateway_end import NodeLink
@@ -357,6 +358,12 @@ class Services:
             update_of=self.lease_tasks.proposed_update,
             on_numbered=self.lease_tasks.note_numbered,
         )
+        self.uptime_credits = UptimeCredits(
+            market=self.market,
+            store=self.database.uptime_credits,
+            fund=self.money.uptime_fund,
+            clock=self.clock,
+        )
         self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
         self.validators = StrangerClient(DialRules(allows_loopback=development))
         self.collector = MatchCollector(
@@ -378,9 +385,10 @@ class Services:
             index=self.market, matches=self.database.lease_matches, leases=self.make_lease_orders, clock=self.clock
         )
         self.recent_votes = RecentVoteCounts(index=self.market, matches=self.database.lease_matches, clock=self.clock)
+        self.market_standing = MarketStanding(self.market, self.database.lease_matches)
         self.eras = EraService(
             database=self.database,
-            chain=MarketStanding(self.market, self.database.lease_matches),
+            chain=self.market_standing,
             clock=self.clock,
             era_s=round(self.settings.era_hours * 3_600),
             rule=with_share(DEFAULT_RULE, percent=self.settings.reward_share_percent),

@@ -209,6 +209,15 @@ def treasury_postings(nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.DEPOSITS, target=chart.TREASURY)
 
 
+def uptime_fund_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.DEPOSITS, target=chart.UPTIME_FUND)
+
+
+def uptime_credit_postings(account: AccountId, nano: Nano) -> list[Posting]:
+    """For a lease that was down: out of the operator's fund."""
+    return _move(nano, source=chart.UPTIME_FUND, target=chart.credits_of(account))
+
+
 def payout_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.earned_by(owner), target=chart.PAYOUTS)
 

@@ -25,7 +25,7 @@ class BooksOwe:
     """In nano-USD."""
 
     owed: int
-    """Credits, earnings, payouts, fees and the treasury."""
+    """Credits, earnings, payouts, fees, the treasury and the uptime fund."""
     held: int
     """For exits."""
     elsewhere: int

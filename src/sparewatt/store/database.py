@@ -24,6 +24,7 @@ from sparewatt.store.check_counts import CheckCountStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
+from sparewatt.store.documents import DocumentStore
 from sparewatt.store.eras import EraStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
@@ -43,6 +44,7 @@ from sparewatt.store.power import PowerStore
 from sparewatt.store.providers import ProviderStore
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import StatementStore
+from sparewatt.store.uptime_credits import UptimeCreditStore
 
 JoinTokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
 BudgetPeriod = Literal["day", "week", "month"]
@@ -126,6 +128,7 @@ class Database:
         self.eras = EraStore(pool, self.ledger)
         self.model_aliases = ModelAliasStore(pool)
         self.lease_sites = LeaseSiteStore(pool)
+        self.uptime_credits = UptimeCreditStore(pool)
         self.node_results = NodeResultStore(pool)
         self.node_tiers = NodeTierStore(pool)
         self.node_timings = NodeTimingStore(pool)
@@ -138,6 +141,7 @@ class Database:
         self.power = PowerStore(pool)
         self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
+        self.documents = DocumentStore(pool)
         self.statements = StatementStore(pool)
 
     @classmethod

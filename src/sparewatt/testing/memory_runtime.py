@@ -24,6 +24,7 @@ from sparewatt.node.leases.runtime.model import (
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     OutputStream,
     PortUnreachable,
     RestartRule,
@@ -218,7 +219,7 @@ class MemoryRuntime:
 
     def _make(self, plan: ContainerPlan) -> _MemoryContainer:
         if not self.can.limits:
-            raise StartRefused("no lease can be started here")
+            raise MachineUnable("no lease can be started here")
         if plan.image not in self._engine.images:
             raise ImageUnavailable(f"{plan.image} is not on this machine")
         if plan.command[:1] != (PROGRAM,):

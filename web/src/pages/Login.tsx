@@ -22,7 +22,7 @@ export default function Login({ kind }: { kind: "login" | "signup" }) {
   const isSignup = kind === "signup";
   const mode = network.data?.signup ?? "open";
   const other = isSignup ? "login" : "signup";
-  const [link] = useState(takeLink);
+  const [link] = useState(readLink);
   return (
     <Page title={isSignup ? "Sign up" : "Log in"} lead={isSignup ? "An e-mail and a password. No wallet, no card." : undefined}>
       <div className="grid gap-6 lg:grid-cols-2">
@@ -48,22 +48,27 @@ export default function Login({ kind }: { kind: "login" | "signup" }) {
   );
 }
 
-/** The token of a link that logs in, from the address's fragment, which is removed: it works once, and is a secret. */
-function takeLink(): string | null {
+/** The token of a link that logs in, from the address's fragment. */
+function readLink(): string | null {
   const token = location.hash.slice(1);
-  if (!token.startsWith("link-sw-")) return null;
-  history.replaceState(null, "", location.pathname);
-  return token;
+  return token.startsWith("link-sw-") ? token : null;
+}
+
+function firstPage({ account }: NewSession): string {
+  return account.role === "operator" ? "/operate" : "/";
 }
 
 function LinkLogin({ token }: { token: string }) {
-  const login = useLogin((input: string) => api<NewSession>("/v1/login/link", { body: { token: input } }), "/");
+  const login = useLogin((input: string) => api<NewSession>("/v1/login/link", { body: { token: input } }), firstPage);
   const { mutate } = login;
-  useEffect(() => mutate(token), [mutate, token]);
+  useEffect(() => {
+    history.replaceState(null, "", location.pathname); // it is a secret, and works once
+    mutate(token);
+  }, [mutate, token]);
   return login.error ? <ErrorNotice error={login.error} /> : <p>Logging in …</p>;
 }
 
-function useLogin<Input>(enter: (input: Input) => Promise<NewSession>, start: string) {
+function useLogin<Input>(enter: (input: Input) => Promise<NewSession>, start: (session: NewSession) => string) {
   const [, navigate] = useLocation();
   const search = useSearch();
   const queries = useQueryClient();
@@ -72,7 +77,7 @@ function useLogin<Input>(enter: (input: Input) => Promise<NewSession>, start: st
     onSuccess: async (session) => {
       rememberLogin(session.csrf_token);
       await queries.resetQueries();
-      navigate(nextPath(search) ?? start);
+      navigate(nextPath(search) ?? start(session));
     },
   });
 }
@@ -80,7 +85,7 @@ function useLogin<Input>(enter: (input: Input) => Promise<NewSession>, start: st
 function LoginForm({ isSignup, needsInvite }: { isSignup: boolean; needsInvite: boolean }) {
   const login = useLogin(
     (input: FormData) => api<NewSession>(isSignup ? "/v1/signup" : "/v1/login", { body: Object.fromEntries(input) }),
-    isSignup ? "/playground" : "/",
+    () => (isSignup ? "/playground" : "/"),
   );
   const onSubmit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();

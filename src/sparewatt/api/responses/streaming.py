@@ -26,10 +26,28 @@ SendBytes = Callable[[list[bytes]], Awaitable[None]]
 _log = Logger("sparewatt.gateway")
 
 
+ErrorEvent = Callable[[SparewattError], bytes]
+
+
+def _response_error(error: SparewattError) -> bytes:
+    return as_sse(ResponseEventWriter().error(error))
+
+
 class EventStream:
-    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
-        self.response = web.StreamResponse(headers={**headers, **STREAM_HEADERS})
+    def __init__(
+        self,
+        request: web.Request,
+        headers: Mapping[str, str],
+        *,
+        content_type: str = "text/event-stream",
+        keep_alive: bytes = KEEP_ALIVE,
+        error_event: ErrorEvent = _response_error,
+    ) -> None:
+        """`keep_alive`, `error_event`: what a silent stream gets, and a broken one at its end."""
+        self.response = web.StreamResponse(headers={**headers, **STREAM_HEADERS, "content-type": content_type})
         self._request = request
+        self._keep_alive_event = keep_alive
+        self._error_event = error_event
         self._wrote_s = monotonic()
 
     @asynccontextmanager
@@ -67,14 +85,14 @@ class EventStream:
             await self.response.write(b"".join(events))
 
     async def _send_error(self, error: SparewattError) -> None:
-        await self.send([as_sse(ResponseEventWriter().error(error))])
+        await self.send([self._error_event(error)])
 
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(max(0.1, KEEP_ALIVE_S - (monotonic() - self._wrote_s)))
             if monotonic() - self._wrote_s >= KEEP_ALIVE_S:
                 try:
-                    await self.send([KEEP_ALIVE])
+                    await self.send([self._keep_alive_event])
                 except (TimeoutError, ConnectionError):
                     return  # the next event fails likewise, and ends the stream
 

@@ -40,7 +40,7 @@ class ChainAuditor:
         row, index = await audit.read(), await self.database.chain.index()
         if row.answered >= row.asked or index is None:
             return
-        report = await self.compare(final_block=index.block_number - self.depth + 1)
+        report = await self.compare(final_block=index.final_block(depth=self.depth))
         await audit.answer(row.asked, msgspec.json.encode(report).decode())
 
     async def compare(self, *, final_block: int) -> ChainAudit:

@@ -172,7 +172,7 @@ WHERE asked.contract = 'settlement' AND asked.event = 'ExitRequested' AND asked.
 SELECT (e.args ->> 'amount')::numeric AS micro FROM chain_events e
 WHERE e.contract = 'settlement' AND e.event = 'Exited' AND e.args ->> 'account' = $1
     AND (e.block_number, e.log_index) > ($2::bigint, $3::int)
-    AND e.block_number <= (SELECT block_number - depth + 1 FROM chain_index)
+    AND e.block_number <= (SELECT LEAST(block_number - depth + 1, saved_block) FROM chain_index)
 ORDER BY e.block_number, e.log_index LIMIT 1
 
 -- name: exits_asked
@@ -204,10 +204,10 @@ FROM chain_events WHERE contract = 'settlement' AND event IN ('Deposited', 'Pool
 -- name: books_owe
 -- What the books owe that the pool has to cover, what is held for exits, and what came in by no chain, in nano-USD.
 SELECT (SELECT coalesce(sum(nano), 0) FROM balances WHERE account LIKE 'credits:%' OR account LIKE 'earned:%'
-        OR account IN ('network:payouts', 'network:fees', 'network:treasury'))::numeric AS owed,
+        OR account IN ('network:payouts', 'network:fees', 'network:treasury', 'network:uptime'))::numeric AS owed,
     (SELECT coalesce(sum(promo_nano + paid_nano), 0) FROM credit_holds WHERE purpose = 'exit')::numeric AS held,
     (SELECT coalesce(sum(nano), 0) FROM transfers
-        WHERE kind = 'treasury' OR kind = 'deposit' AND cause NOT LIKE 'deposit:chain:%')::numeric AS elsewhere
+        WHERE kind IN ('treasury', 'uptime_fund') OR kind = 'deposit' AND cause NOT LIKE 'deposit:chain:%')::numeric AS elsewhere
 
 -- name: pocket_balances
 SELECT account, nano FROM balances

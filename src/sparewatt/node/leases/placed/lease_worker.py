@@ -34,11 +34,11 @@ from sparewatt.node.leases.placed.updates import AcceptsUpdate, never_accepts
 from sparewatt.node.leases.runtime.model import (
     ContainerMissing,
     ContainerState,
-    EngineUnavailable,
     ImageUnavailable,
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     RestartRule,
     StartRefused,
 )
@@ -170,8 +170,8 @@ class LeaseWorker:
             step = next_step(self._situation())
             await self._take(step)
             self._answer_update()
-        except EngineUnavailable as error:
-            self._note(self.phase, trouble=f"the container engine does not answer: {error}")
+        except LeaseRuntimeError as error:  # not seeing is not an end: the next look tells more
+            self._note(self.phase, trouble=f"its container cannot be looked after: {error}")
             return REPEAT_S
         except NoRoom as error:
             self._note(self.phase, trouble=str(error))
@@ -283,6 +283,8 @@ class LeaseWorker:
             self._fail(f"a secret cannot be opened: {error}", is_renters=True)
         except ImageUnavailable as error:
             self._fail(str(error), is_renters=True)
+        except MachineUnable as error:
+            self._fail(str(error), is_renters=False)
         except StartRefused as error:
             # The engine runs plain containers, which was tried; what remains are the cards, or the program itself.
             self._fail(str(error), is_renters=not self.gpu_ids)

@@ -30,6 +30,10 @@ class StartRefused(LeaseRuntimeError):
     """This machine cannot run the container as it is ordered."""
 
 
+class MachineUnable(StartRefused):
+    """… and it is the machine's fault: limits, network, egress table or cards, which no image or command changes."""
+
+
 class ContainerMissing(LeaseRuntimeError):
     """No container has this label."""
 
