@@ -1,4 +1,4 @@
-"""`sparewatt trust`: compute again, on this machine, what a network has published about trust and rewards."""
+"""`sparewatt trust`: compute again, here, what a network says of its nodes and rewards, or have it tried again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of
 from sparewatt.cli.context import json_option, network_options
-from sparewatt.cli.errors import CliError
 from sparewatt.cli.groups import examples
-from sparewatt.cli.money.payouts import fetch_batch
 from sparewatt.cli.output import Column, right
-from sparewatt.protocol.api.rewards import EraReply
+from sparewatt.cli.verdicts import replay_verdict
+from sparewatt.protocol.api.checks import CheckVerdict
 
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.1)
 HONEST_PASSES = 3
@@ -29,48 +28,39 @@ class SybilRow:
 
 
 @click.group()
-@examples("sparewatt trust replay 12", "sparewatt trust sybil --identities 100")
+@examples(
+    "sparewatt trust replay verdict_5k0wq2", "sparewatt trust replay 12", "sparewatt trust sybil --identities 100"
+)
 def trust() -> None:
     """Check, here, what the network says about trust and rewards."""
 
 
 @trust.command("replay")
-@click.argument("era", type=click.IntRange(1))
+@click.argument("what", metavar="VERDICT|ERA")
 @network_options
-@examples("sparewatt trust replay 12")
-def replay(client: ApiClient, *, era: int, as_json: bool) -> None:
-    """Compute an era's rewards and their Merkle root from its published inputs, and compare."""
-    from sparewatt.protocol.contracts.payouts import PayoutEntry
-    from sparewatt.trust.rewards.replay import replay_era
+@examples("sparewatt trust replay verdict_5k0wq2", "sparewatt trust replay 12")
+def replay(client: ApiClient, *, what: str, as_json: bool) -> None:
+    """Compute a verdict, or an era's rewards and their Merkle root, again from published inputs, and compare."""
+    if what.isdecimal():
+        from sparewatt.cli.money.era_replay import replay_era_of
 
-    published = client.get(path_of("rewards", "eras", str(era))).parse(EraReply)
-    before = []
-    if published.epoch is not None and published.epoch > 1:
-        _, leaves = fetch_batch(client, published.epoch - 1, pool="rewards")
-        before = [PayoutEntry(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves]
-    result = replay_era(published.inputs, before)
-    root = None if result.root is None else "0x" + result.root.hex()
-    inputs_hash = "0x" + result.inputs_hash.hex()
-    differences = [
-        name
-        for name, is_same in (
-            ("inputs", inputs_hash == published.inputs_hash),
-            ("amounts", result.rewards == published.rewards),
-            ("root", root == published.root),
-        )
-        if not is_same
-    ]
-    if as_json:
-        found = {"era": era, "inputs_hash": inputs_hash, "root": root, "published_root": published.root}
-        output.print_json({**found, "differences": differences, "verified": not differences})
-    elif not differences:
-        output.print_lines([f"Era {era} holds: its inputs {inputs_hash} give the root {root or '(none)'}."])
-    if differences:
-        raise CliError(
-            f"Era {era} does not hold: {', '.join(differences)} differ. Computed here: {root}, published: "
-            f"{published.root}.",
-            next_step="Keep this output: it is evidence against the operator.",
-        )
+        replay_era_of(client, int(what), as_json=as_json)
+    else:
+        replay_verdict(client, what, as_json=as_json)
+
+
+@trust.command("retry")
+@click.argument("verdict")
+@network_options
+@examples("sparewatt trust retry verdict_5k0wq2")
+def retry(client: ApiClient, *, verdict: str, as_json: bool) -> None:
+    """Have a failed check of your node decided by a node that had no part in it. Once for each verdict."""
+
+    def show(found: CheckVerdict) -> None:
+        words = "The node was right: the verdict is undone." if found.result == "passed" else "The verdict stands."
+        output.print_lines([f"{words} ({found.id})"])
+
+    client.post(path_of("verdicts", verdict, "retrial"), {}).show(CheckVerdict, show, as_json=as_json)
 
 
 @trust.command("sybil")

@@ -47,6 +47,7 @@ from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
 from sparewatt.api.network.network import NetworkEndpoints
+from sparewatt.api.nodes.checks import CheckEndpoints
 from sparewatt.api.nodes.link import LinkEndpoints
 from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
@@ -70,6 +71,7 @@ from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.middleware import error_boundary, remember_reply, reply_headers, request_log
 from sparewatt.edge.proxies import refuse_bypass
 from sparewatt.gateway.services import Services
+from sparewatt.inference.checks.retrial import Retrials
 from sparewatt.inference.responses.completions import CompletionRecorder
 from sparewatt.inference.responses.shelf import ShelfFactory
 from sparewatt.leasing.changes.change_service import LeaseChangeService
@@ -150,6 +152,14 @@ def _network_groups(services: Services) -> list[object]:
             price_notice=services.price_notice,
         ),
         TrackRecordEndpoints(table=table, results=database.node_results, history=database.history, clock=clock),
+        CheckEndpoints(
+            table=table,
+            records=services.check_records,
+            sampler=services.sampler,
+            verdicts=database.check_verdicts,
+            retrials=Retrials(services.checks),
+            withheld=services.checks.withheld,
+        ),
         FeedEndpoints(live=services.live, drain=services.drain),
         NetworkEndpoints(
             states=services.states,

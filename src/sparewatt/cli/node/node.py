@@ -174,7 +174,7 @@ def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
 @click.option(
     "--last", type=click.IntRange(1, 2000), metavar="N", help="How many matches to look back.  [default: 1000]"
 )
-@click.option("--trust", is_flag=True, help="Its tier, record and rewards instead, and what would change them.")
+@click.option("--trust", is_flag=True, help="Its tier, record, rewards and checks instead, and what would change them.")
 @data_option
 @joined_network_options
 @examples("sparewatt node why berlin-4090", "sparewatt node why --last 100", "sparewatt node why --trust")
@@ -184,10 +184,9 @@ def why(
     """Why a node gets jobs, or none: how it was ranked in the last matches. Without a name, this machine's node."""
     name = wanted or _own_address(node_dir(data_dir))
     if trust:
-        from sparewatt.cli.node.trust import print_trust
-        from sparewatt.protocol.api.trust import NodeTrust
+        from sparewatt.cli.node.trust import show_trust
 
-        client.get(path_of("nodes", name, "trust")).show(NodeTrust, print_trust, as_json=as_json)
+        show_trust(client, name, as_json=as_json)
         return
     path = path_of("nodes", name, "why")
     client.get(path_with_query(path, {"last": last})).show(NodeMatchReport, _print_report, as_json=as_json)

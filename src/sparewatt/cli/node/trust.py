@@ -1,16 +1,31 @@
-"""`sparewatt node why --trust`: a node's tier, record and last reward, with what each follows from."""
+"""`sparewatt node why --trust`: a node's tier, record, last reward and checks, with what each follows from."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from msgspec import UNSET
 
 from sparewatt.cli import output
+from sparewatt.cli.client import ApiClient, path_of
 from sparewatt.cli.output import Column, left, right
+from sparewatt.cli.verdicts import print_checks
 from sparewatt.core.money import format_usd
+from sparewatt.protocol.api.checks import NodeChecks
 from sparewatt.protocol.api.trust import FacetReport, NodeTrust, TierTerm
 
 PPM_PER_PERCENT = 10_000
 UNIT = 10**6
+
+
+def show_trust(client: ApiClient, name: str, *, as_json: bool) -> None:
+    trust, checks = client.get(path_of("nodes", name, "trust")), client.get(path_of("nodes", name, "checks"))
+    if as_json:
+        output.print_json({"trust": trust.parse(dict[str, Any]), "checks": checks.parse(dict[str, Any])})
+        return
+    print_trust(trust.parse(NodeTrust))
+    print()
+    print_checks(checks.parse(NodeChecks))
 
 
 def print_trust(report: NodeTrust) -> None:
