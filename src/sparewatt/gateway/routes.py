@@ -17,6 +17,7 @@ from sparewatt.api.accounts.sessions import SessionEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.inference.translated import TranslatedCalls
 from sparewatt.api.leases.changes import LeaseChangeEndpoints
 from sparewatt.api.leases.lease_logs import LeaseLogEndpoints
 from sparewatt.api.leases.lease_match import LeaseMatchEndpoints
@@ -29,13 +30,17 @@ from sparewatt.api.leases.site_proxy import SiteProxy
 from sparewatt.api.market.market import MarketEndpoints
 from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
+from sparewatt.api.messages.messages import MessageEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.chain_money import ChainMoneyEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
+from sparewatt.api.money.lease_income import LeaseIncomeEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
+from sparewatt.api.money.rewards import RewardEndpoints
+from sparewatt.api.money.uptime_fund import UptimeFundEndpoints
 from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
@@ -45,11 +50,16 @@ from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
 from sparewatt.api.nodes.traffic import TrafficEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
+from sparewatt.api.ollama.generation import OllamaGenerationEndpoints
+from sparewatt.api.ollama.models import OllamaModelEndpoints
 from sparewatt.api.openapi.document import OpenApiEndpoints
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.api.operations.health import HealthEndpoints
 from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.api.responses.responses import CompactionEndpoints, ResponseEndpoints
+from sparewatt.api.responses.compaction import CompactionEndpoints
+from sparewatt.api.responses.drafts import ResponseDrafts
+from sparewatt.api.responses.responses import ResponseEndpoints
+from sparewatt.api.responses.sockets import ResponseSocketEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions, id_maker
 from sparewatt.edge.connection_registry import Refusals
@@ -61,6 +71,7 @@ from sparewatt.inference.responses.shelf import ShelfFactory
 from sparewatt.leasing.changes.change_service import LeaseChangeService
 from sparewatt.leasing.changes.secret_intake import SecretIntake
 from sparewatt.leasing.running.programs import LeasePrograms
+from sparewatt.ledger.payouts import PayoutService
 
 
 def endpoint_groups(services: Services) -> list[object]:
@@ -77,16 +88,26 @@ def endpoint_groups(services: Services) -> list[object]:
 
 def _inference_groups(services: Services) -> list[object]:
     clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
-    shelves = ShelfFactory(store=services.database.responses, rng=services.rng)
+    retention_of = services.inference.retention_of
+    shelves = ShelfFactory(store=services.database.responses, rng=services.rng, retention_of=retention_of)
     submissions = ResponseSubmissions(
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
+    drafts = ResponseDrafts(submissions=submissions, registry=responses, make_id=make_id, clock=clock)
+    calls = TranslatedCalls(service=services.inference, limiter=services.auth, idempotency=services.idempotency)
+    models = ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s)
     return [
         InferenceRoutes(),
-        ResponseEndpoints(submissions=submissions, registry=responses, make_id=make_id, clock=clock),
+        ResponseEndpoints(submissions=submissions, drafts=drafts, registry=responses),
+        ResponseSocketEndpoints(
+            submissions=submissions, drafts=drafts, auth=services.auth, errors=services.counter, clock=clock
+        ),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
-        ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
+        MessageEndpoints(calls=calls, make_id=make_id),
+        OllamaGenerationEndpoints(calls=calls, clock=clock),
+        OllamaModelEndpoints(models=models),
+        models,
         ModelAliasEndpoints(aliases=services.aliases),
     ]
 
@@ -152,7 +173,12 @@ def _account_groups(services: Services) -> list[object]:
         OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=services.login_limiter),
         OperatorEndpoints(accounts=people, pages=services.database.accounts, caches=caches),
         KeyEndpoints(keys=keys, clock=services.clock),
-        JoinTokenEndpoints(tokens=services.tokens, caches=caches, join_line=services.downloads.join_line),
+        JoinTokenEndpoints(
+            tokens=services.tokens,
+            caches=caches,
+            join_line=services.downloads.join_line,
+            order_of=services.order_of_lease,
+        ),
     ]
 
 
@@ -185,15 +211,33 @@ def _money_groups(services: Services) -> list[object]:
             nodes=table,
             clock=clock,
         ),
+        LeaseIncomeEndpoints(accounts=people, providers=database.providers, market=services.market, clock=clock),
         PayoutEndpoints(
             accounts=people,
             payouts=database.payouts,
             settlement=money.settlement,
+            rewards=database.reward_payouts,
+            reward_settlement=PayoutService(database.reward_payouts, clock=clock),
             on_chain=money.on_chain,
             public_limiter=services.public_limits.published,
             clock=clock,
         ),
+        RewardEndpoints(
+            accounts=people,
+            eras=database.eras,
+            payouts=database.reward_payouts,
+            books=database.ledger,
+            credits=money.credits,
+            providers=database.providers,
+            nodes=table,
+            owners=services.links.owners,
+            era_s=services.eras.era_s,
+            public_limiter=services.public_limits.published,
+            clock=clock,
+            rng=services.rng,
+        ),
         LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
+        UptimeFundEndpoints(fund=money.uptime_fund, credits=database.uptime_credits, rng=services.rng),
     ]
 
 
@@ -206,7 +250,14 @@ def _lease_groups(services: Services) -> list[object]:
         ProviderEndpoints(
             providers=services.providers, accounts=services.people, nodes=services.table, rng=services.rng
         ),
-        LeaseEndpoints(orders=orders, secrets=secrets, programs=programs, clock=clock, rng=rng),
+        LeaseEndpoints(
+            orders=orders,
+            secrets=secrets,
+            uptime_credits=services.uptime_credits,
+            programs=programs,
+            clock=clock,
+            rng=rng,
+        ),
         LeaseChangeEndpoints(changes=LeaseChangeService(orders), clock=clock, rng=rng),
         LeaseSecretEndpoints(orders=orders, secrets=secrets, chain=services.database.chain),
         LeaseMatchEndpoints(limiter=services.auth, matches=services.lease_matches),

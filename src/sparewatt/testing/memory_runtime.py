@@ -225,7 +225,10 @@ class MemoryRuntime:
         if plan.command[:1] != (PROGRAM,):
             raise StartRefused(f"there is no program {plan.command[:1]}")
         seen = LeaseContainer(
-            container_id=f"{next(self._engine.ids):064x}", label=plan.label, state=ContainerState.CREATED
+            container_id=f"{next(self._engine.ids):064x}",
+            label=plan.label,
+            state=ContainerState.CREATED,
+            content=plan.content,
         )
         return _MemoryContainer(plan, seen, self._program(plan, ()))
 

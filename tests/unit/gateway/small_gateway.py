@@ -144,7 +144,13 @@ class ListDatabase(Database):
         return [row for row in self.keys if row.version > version]
 
     async def insert_join_token(
-        self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
+        self,
+        hashed: bytes,
+        *,
+        account_id: AccountId,
+        created_by: KeyId | None,
+        life_s: float,
+        lease_order: str | None = None,
     ) -> dt.datetime:
         return BORN + dt.timedelta(seconds=life_s)
 

@@ -19,6 +19,7 @@ export type LimitReset = "daily" | "monthly" | "weekly";
 export type MatchBidState = "certified" | "committed" | "eligible" | "lost" | "refused" | "rejected" | "standby" | "uncertified" | "unrevealed" | "won";
 export type MatchPhaseName = "certified" | "commit" | "matched" | "over" | "reveal" | "unmatched" | "vote";
 export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
+export type MessageStopReason = "end_turn" | "max_tokens" | "refusal" | "stop_sequence" | "tool_use";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OrderStateName = "closed" | "expired" | "matched" | "open" | "unmatched";
@@ -32,6 +33,7 @@ export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress
 export type RoleName = "operator" | "owner" | "user";
 export type ScopeName = "admin" | "inference" | "lease" | "node";
 export type SortName = "latency" | "price" | "throughput";
+export type TierName = "community" | "datacenter" | "verified";
 
 /** A field that is left out keeps its value. The policy `null` removes the policy. */
 export interface AccountChange {
@@ -60,12 +62,60 @@ export interface AccountList {
   data: AccountInfo[];
 }
 
+/** What one node of the account got in one era. */
+export interface AccountReward {
+  era: number;
+  until: number;
+  node: string;
+  availability_micro: number;
+  uptime_micro: number;
+  quality_micro: number;
+  total_micro: number;
+  total_usd: string;
+}
+
+/** Newest first. */
+export interface AccountRewardList {
+  object: "list";
+  data: AccountReward[];
+  next: string | null;
+  waiting_micro: number;
+  waiting_usd: string;
+  posted_micro: number;
+  posted_usd: string;
+  claimed_micro: number;
+  claimed_usd: string;
+}
+
 /** An amount, either as `usd` or as `nano`. */
 export interface AmountBody {
   usd?: string | number | null;
   nano?: number | null;
   currency?: string;
   id?: string | null;
+}
+
+export interface AnthropicError {
+  type: "error";
+  error: { type: string; message: string; };
+  request_id: string;
+}
+
+/** A model as Anthropic's clients read it: to a request with the header `anthropic-version`. */
+export interface AnthropicModel {
+  type: "model";
+  id: string;
+  display_name: string;
+  created_at: string;
+  lifecycle: "active";
+  max_input_tokens: number | null;
+}
+
+export interface AnthropicModelList {
+  data: AnthropicModel[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
 }
 
 /** An API key without the key itself. A limit of null is none of the key's own. */
@@ -88,6 +138,18 @@ export interface ApiKey {
 export interface ApiKeyList {
   object: "list";
   data: ApiKey[];
+}
+
+/** An answer in Anthropic's shape. */
+export interface AssistantMessage {
+  id: string;
+  type: "message";
+  role: "assistant";
+  model: string;
+  content: Record<string, unknown>[];
+  stop_reason: MessageStopReason | null;
+  stop_sequence: string | null;
+  usage: MessageUsage;
 }
 
 /** What one node earned with one attempt of a job. Fee and both nets sum to what the payer paid for the attempt. */
@@ -501,6 +563,73 @@ export interface EmbeddingRequest {
   provider?: Record<string, unknown>;
 }
 
+export interface Era {
+  era: number;
+  since: number;
+  until: number;
+  pool_micro: number;
+  pool_usd: string;
+  given_micro: number;
+  given_usd: string;
+  carried_nano: number;
+  inputs_hash: string;
+  epoch: number | null;
+  root: string | null;
+  state: "claimable" | "empty" | "posted" | "ready";
+}
+
+/** Everything that an era's rewards follow from. */
+export interface EraInputs {
+  era: number;
+  since: number;
+  until: number;
+  rule: RewardRule;
+  held_nano: number;
+  inference_fees_nano: number;
+  lease_fees_nano: number;
+  nodes: NodeEraInputs[];
+  validators: ValidatorEraInputs[];
+}
+
+/** Newest first. */
+export interface EraList {
+  object: "list";
+  data: Era[];
+  next: string | null;
+  held_usd: string;
+  held_nano: number;
+  era_s: number;
+}
+
+/** An era with everything that it was computed from, and everything that follows. */
+export interface EraReply {
+  era: number;
+  since: number;
+  until: number;
+  pool_micro: number;
+  pool_usd: string;
+  given_micro: number;
+  given_usd: string;
+  carried_nano: number;
+  inputs_hash: string;
+  epoch: number | null;
+  root: string | null;
+  state: "claimable" | "empty" | "posted" | "ready";
+  inputs: EraInputs;
+  rewards: EraRewards;
+}
+
+/** What follows from an era's inputs. */
+export interface EraRewards {
+  era: number;
+  pool_micro: number;
+  validators_micro: number;
+  given_micro: number;
+  carried_nano: number;
+  nodes: NodeReward[];
+  validators: ValidatorReward[];
+}
+
 export interface Error {
   error: { message: string; type: string; param: string | null; code: string | null; };
 }
@@ -848,6 +977,7 @@ export interface Lease {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
   program: LeaseProgram | null;
 }
 
@@ -869,6 +999,7 @@ export interface LeaseBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
   id?: string | null;
 }
@@ -917,6 +1048,7 @@ export interface LeaseDetails {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
   program: LeaseProgram | null;
   content: Record<string, unknown>;
   content_hash: string;
@@ -959,6 +1091,29 @@ export interface LeaseExtendBody {
   max_spend?: number | string | null;
   dry_run?: boolean;
   id?: string | null;
+}
+
+/** One lease of one of your providers. Times are Unix seconds of the chain. */
+export interface LeaseIncome {
+  id: string;
+  provider: string;
+  node: string;
+  state: LeaseStateName | "left";
+  hourly_usd: string;
+  placed_at: number;
+  left_at: number | null;
+  ends_at: number | null;
+  earned_usd: string;
+  due_usd: string;
+}
+
+export interface LeaseIncomeList {
+  object: "list";
+  data: LeaseIncome[];
+  earned_usd: string;
+  due_usd: string;
+  hourly_usd: string;
+  leases: number;
 }
 
 export interface LeaseList {
@@ -1033,6 +1188,7 @@ export interface LeaseOrderBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
 }
 
@@ -1143,6 +1299,10 @@ export interface LeaseTopUpBody {
 export interface LeaseUpdateBody {
   hourly_usd?: number | string | null;
   duration?: string | number | null;
+  image?: string | null;
+  command?: string[] | string | null;
+  env?: Record<string, string | number | boolean> | string[];
+  unset?: string[];
   max_spend?: number | string | null;
   dry_run?: boolean;
   id?: string | null;
@@ -1155,6 +1315,26 @@ export interface LeaseUpdated {
   top_up: LeaseRequestInfo | null;
   accepted: boolean;
   lease: Lease;
+}
+
+/** How much of the time since its first start it ran, of that in which it was to run; by the chain's events. */
+export interface LeaseUptime {
+  as_of: number;
+  percent: string;
+  running_s: number;
+  down_s: number;
+  paused_s: number;
+  waiting_s: number;
+  outages: number;
+  credit: LeaseUptimeCredit | null;
+}
+
+/** What the operator's fund credits the renter of a lease that ended below 99.9 %. */
+export interface LeaseUptimeCredit {
+  state: "credited" | "due" | "none";
+  usd: string;
+  text: string;
+  at: number | null;
 }
 
 export interface LedgerAudit {
@@ -1188,6 +1368,15 @@ export interface Liveness {
 export interface LoginBody {
   email: string;
   password: string;
+}
+
+export interface LoginLink {
+  url: string;
+  expires_at: number;
+}
+
+export interface LoginLinkBody {
+  token: string;
 }
 
 export interface LogoutResult {
@@ -1539,6 +1728,51 @@ export interface MatchVoter {
   problem: string | null;
 }
 
+export interface MessageCountRequest {
+  model: string;
+  messages: ({ role: "user" | "assistant" | "system"; content: string | Record<string, unknown>[]; })[];
+  system?: string | Record<string, unknown>[] | null;
+  stream?: boolean | null;
+  stop_sequences?: string[] | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: Record<string, unknown> | null;
+  thinking?: { type: "enabled" | "adaptive" | "disabled"; } | null;
+  output_config?: Record<string, unknown> | null;
+  provider?: Record<string, unknown>;
+}
+
+export interface MessageTokenCount {
+  input_tokens: number;
+}
+
+export interface MessageUsage {
+  input_tokens: number;
+  cache_creation_input_tokens: number;
+  cache_read_input_tokens: number;
+  output_tokens: number;
+  cost?: number;
+}
+
+export interface MessagesRequest {
+  model: string;
+  messages: ({ role: "user" | "assistant" | "system"; content: string | Record<string, unknown>[]; })[];
+  system?: string | Record<string, unknown>[] | null;
+  stream?: boolean | null;
+  stop_sequences?: string[] | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: Record<string, unknown> | null;
+  thinking?: { type: "enabled" | "adaptive" | "disabled"; } | null;
+  output_config?: Record<string, unknown> | null;
+  provider?: Record<string, unknown>;
+  max_tokens: number | null;
+}
+
 export interface Model {
   id: string;
   object: "model";
@@ -1654,6 +1888,7 @@ export interface NetworkTotals {
 
 export interface NewJoinToken {
   life_s?: number;
+  lease?: string | null;
 }
 
 /** The name and limits of a new key, and what it may do. */
@@ -1713,6 +1948,25 @@ export interface NodeClaims {
   vram_bytes: number;
   tflops: number;
   hourly_usd: string | null;
+}
+
+/** What gateways counted of one node in one era. */
+export interface NodeEraInputs {
+  node: string;
+  payee: string | null;
+  gpu_class: string;
+  gpu_units: number;
+  tier: TierName;
+  up_s: number;
+  known_s: number;
+  days: number;
+  done: number;
+  failed: number;
+  checks_passed: number;
+  checks_failed: number;
+  payers_micro: number[];
+  payers_done: number[];
+  fees_micro: number;
 }
 
 export interface NodeFailureCount {
@@ -1795,6 +2049,26 @@ export interface NodeReputation {
   causes?: NodeFailureCount[];
 }
 
+/** One node's part, with every factor of its weight. */
+export interface NodeReward {
+  node: string;
+  payee: string | null;
+  claimed_units: number;
+  worked_units: number;
+  idle_units: number;
+  verified_units: number;
+  tier_ppm: number;
+  availability_ppm: number;
+  ramp_ppm: number;
+  quality_ppm: number;
+  weight: number;
+  most_micro: number;
+  availability_micro: number;
+  uptime_micro: number;
+  quality_micro: number;
+  why: string;
+}
+
 /** What the machine measured of itself, as of its last heartbeat. */
 export interface NodeSensors {
   power_watts: number | null;
@@ -1818,6 +2092,149 @@ export interface OfferPriceRange {
   least_usd: string;
   median_usd: string;
   dearest_usd: string;
+}
+
+export interface OllamaChatAnswer {
+  role: "assistant";
+  content: string;
+  thinking?: string;
+  tool_calls?: Record<string, unknown>[];
+}
+
+export interface OllamaChatReply {
+  model: string;
+  created_at: string;
+  done: boolean;
+  done_reason?: "length" | "load" | "stop" | "unload";
+  total_duration?: number;
+  load_duration?: number;
+  prompt_eval_count?: number;
+  prompt_eval_duration?: number;
+  eval_count?: number;
+  eval_duration?: number;
+  message: OllamaChatAnswer;
+}
+
+export interface OllamaChatRequest {
+  model: string;
+  stream?: boolean | null;
+  format?: "" | "json" | Record<string, unknown> | null;
+  options?: Record<string, unknown> | null;
+  think?: boolean | "low" | "medium" | "high" | "max" | null;
+  provider?: Record<string, unknown>;
+  messages?: ({ role: "system" | "user" | "assistant" | "tool"; content?: string | null; images?: string[] | null; tool_calls?: Record<string, unknown>[] | null; tool_name?: string | null; })[] | null;
+  tools?: Record<string, unknown>[] | null;
+}
+
+export interface OllamaEmbedRequest {
+  model: string;
+  input: string | string[];
+  dimensions?: number | null;
+}
+
+export interface OllamaEmbedding {
+  embedding: number[];
+}
+
+export interface OllamaEmbeddings {
+  model: string;
+  embeddings: number[][];
+  total_duration: number;
+  load_duration: number;
+  prompt_eval_count: number;
+}
+
+export interface OllamaError {
+  error: string;
+}
+
+export interface OllamaGenerateReply {
+  model: string;
+  created_at: string;
+  done: boolean;
+  done_reason?: "length" | "load" | "stop" | "unload";
+  total_duration?: number;
+  load_duration?: number;
+  prompt_eval_count?: number;
+  prompt_eval_duration?: number;
+  eval_count?: number;
+  eval_duration?: number;
+  response: string;
+  thinking?: string;
+}
+
+export interface OllamaGenerateRequest {
+  model: string;
+  stream?: boolean | null;
+  format?: "" | "json" | Record<string, unknown> | null;
+  options?: Record<string, unknown> | null;
+  think?: boolean | "low" | "medium" | "high" | "max" | null;
+  provider?: Record<string, unknown>;
+  prompt?: string | null;
+  suffix?: string | null;
+  system?: string | null;
+  raw?: boolean | null;
+  images?: string[] | null;
+}
+
+export interface OllamaModel {
+  name: string;
+  model: string;
+  modified_at: string;
+  size: number;
+  digest: string;
+  details: OllamaModelDetails;
+}
+
+export interface OllamaModelDetails {
+  parent_model: string;
+  format: string;
+  family: string;
+  families: string[];
+  parameter_size: string;
+  quantization_level: string;
+}
+
+export interface OllamaModelInfo {
+  modelfile: string;
+  parameters: string;
+  template: string;
+  modified_at: string;
+  details: OllamaModelDetails;
+  model_info: Record<string, unknown>;
+  capabilities: string[];
+}
+
+export interface OllamaModelList {
+  models: OllamaModel[];
+}
+
+export interface OllamaPromptRequest {
+  model: string;
+  prompt: string;
+}
+
+/** A model that some node has loaded. */
+export interface OllamaRunningModel {
+  name: string;
+  model: string;
+  size: number;
+  digest: string;
+  details: OllamaModelDetails;
+  context_length: number;
+}
+
+export interface OllamaRunningModelList {
+  models: OllamaRunningModel[];
+}
+
+export interface OllamaShowRequest {
+  model?: string | null;
+  name?: string | null;
+}
+
+export interface OllamaVersion {
+  version: string;
 }
 
 /** An invitation or a password reset token. The gateway stores only its hash, so it is shown only here. */
@@ -2251,6 +2668,44 @@ export interface RevokedKey {
   revoked: boolean;
 }
 
+/** The result of a deposit of the operator into the pool of rewards. */
+export interface RewardFunding {
+  id: string;
+  posted: boolean;
+  held_nano: number;
+  held_usd: string;
+}
+
+/** All numbers of the rule. An era carries the ones that it was computed by. */
+export interface RewardRule {
+  version: number;
+  share_ppm: number;
+  validators_ppm: number;
+  uptime_ppm: number;
+  quality_ppm: number;
+  unit_micro: number;
+  payer_ppm: number;
+  check_units: number;
+  idle_ppm: number;
+  cap_ppm: number;
+  ramp_days: number;
+  check_failure_weight: number;
+  uptime_from_ppm: number;
+  quality_from_ppm: number;
+  tiers: Partial<Record<TierName, TierReward>>;
+  classes: Record<string, number>;
+}
+
+/** Where a node's rewards go from its next era on. */
+export interface RewardTarget {
+  node: string;
+  to: "account" | "bond";
+}
+
+export interface RewardTargetBody {
+  to: "account" | "bond";
+}
+
 export interface RoleChange {
   role: RoleName;
 }
@@ -2326,6 +2781,11 @@ export interface TextCompletionChoice {
   finish_reason: string | null;
 }
 
+export interface TierReward {
+  weight_ppm: number;
+  floor_ppm: number;
+}
+
 export interface TokenUsage {
   prompt_tokens: number;
   completion_tokens: number | null;
@@ -2370,6 +2830,44 @@ export interface UptimeCalendar {
   name: string;
 }
 
+export interface UptimeCreditEntry {
+  lease: string;
+  order: string;
+  account: string;
+  percent: string;
+  due_usd: string;
+  credited_usd: string | null;
+  credited_at: number | null;
+  ended_at: number;
+  reason: string | null;
+}
+
+/** What the operator put aside to credit renters whose leases were down. */
+export interface UptimeFundBalance {
+  balance_usd: string;
+  balance_nano: number;
+  daily_limit_usd: string;
+  daily_limit_nano: number;
+  credited_today_usd: string;
+  credited_today_nano: number;
+  waiting_usd: string;
+  waiting_nano: number;
+  waiting_leases: number;
+  goal_percent: string;
+}
+
+/** The result of funding it. */
+export interface UptimeFundPosting {
+  id: string;
+  posted: boolean;
+  fund: UptimeFundBalance;
+}
+
+export interface UptimeFundReply {
+  fund: UptimeFundBalance;
+  data: UptimeCreditEntry[];
+}
+
 /** The jobs of one day, model or key. */
 export interface UsageGroup {
   name: string;
@@ -2386,6 +2884,20 @@ export interface UsageGroupList {
   object: "list";
   data: UsageGroup[];
   next: string | null;
+}
+
+export interface ValidatorEraInputs {
+  operator: string;
+  stake_micro: number;
+  votes: number;
+  due: number;
+  jailed: boolean;
+}
+
+export interface ValidatorReward {
+  operator: string;
+  weight: number;
+  micro: number;
 }
 
 /** In the newest matches that this gateway has collected signed votes of, at most 100. */

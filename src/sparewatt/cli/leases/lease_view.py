@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparewatt.cli import output
 from sparewatt.cli.leases.money_view import at_text, ending_text, list_runway, money_facts
 from sparewatt.cli.leases.quote_view import duration_text
+from sparewatt.cli.leases.uptime_view import list_uptime, uptime_facts
 from sparewatt.cli.output import Column, left, right
 from sparewatt.protocol.api.leases import Lease, LeaseProgram
 
@@ -23,8 +24,9 @@ def print_leases(leases: list[Lease]) -> None:
         right("SPENT", lambda each: output.UNKNOWN if each.money is None else output.format_usd(each.money.spent_usd)),
         right("DEPOSIT", lambda each: output.format_usd(_deposit(each))),
         left("RUNWAY", list_runway),
+        right("UPTIME", list_uptime),
     ]
-    output.print_table(columns, leases, may_drop=("GPUS", "PROVIDER", "DEPOSIT", "SPENT"))
+    output.print_table(columns, leases, may_drop=("GPUS", "PROVIDER", "DEPOSIT", "SPENT", "UPTIME"))
     for each in leases:
         if each.money is not None and each.money.warning is not None:
             output.note(f"WARNING {each.id}: {each.money.next_step}")
@@ -55,6 +57,7 @@ def print_lease(each: Lease, *, why: str | None = None) -> None:
         facts.append(("Ended", ending_text(each.ending)))
     elif each.money is not None and _provider(each) is not None:
         facts += money_facts(each.money, max_spend_usd=each.max_spend_usd)
+    facts += uptime_facts(each.uptime)
     if each.secrets:
         facts.append(("Secrets", _secrets(each)))
     if each.problem:

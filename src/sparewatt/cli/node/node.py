@@ -35,7 +35,7 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, leases
 
 
 @node.command("join")
-@click.argument("gateway_url", metavar="URL")
+@click.argument("gateway_url", metavar="URL", envvar="SPAREWATT_NODE_GATEWAY_URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
 @click.option("--backend", "backend_url", metavar="URL", help="The model server to use; 'auto' looks for one.")
 @click.option(

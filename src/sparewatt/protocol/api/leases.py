@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from sparewatt.protocol.api.lease_changes import LeaseChangePlan, LeaseEnding, LeaseMoney
+from sparewatt.protocol.api.lease_uptime import LeaseUptime
 from sparewatt.protocol.api.market import MarketOrder
 from sparewatt.protocol.api.nodes import PolicyFilterStep
 
@@ -57,6 +58,8 @@ class LeaseOrderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     max_spend: Number | None = None
     """Dollars for all leases of this order together: no more is ever charged."""
     egress: EgressName = "public"
+    gateway: bool = False
+    """Let the program open a node's link to this network's gateway, through the agent of its machine."""
     name: str | None = None
     """How you call it. Made from the image if missing."""
 
@@ -190,13 +193,16 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Burn rate and runway; None until a block has the order."""
     ending: LeaseEnding | None = None
     """Who ended it and why; None while it goes on."""
+    uptime: LeaseUptime | None = None
+    """Over its failovers; None until it has started."""
     program: LeaseProgram | None = None
     """None before its provider has said anything."""
 
 
 class LeaseDetails(Lease, frozen=True, kw_only=True):
     content: dict[str, Any]
-    """The content document: image, command, environment, ports and the names of secrets. Every bidder can read it."""
+    """The content document: image, command, environment, ports and the names of secrets. Every bidder can read it.
+    After an accepted update it is the one that runs."""
     content_hash: str
     missing_secrets: list[str] = []
     """Names whose values its provider was not sent: it waits for them."""

@@ -85,7 +85,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     usage: ResponseUsage | None
     """None until the response is final."""
     store: bool
-    """Whether it is stored for 24 h, sealed under the API key."""
+    """Whether it is stored for 24 h, sealed under the API key. One for an hour is not."""
     background: bool
     service_tier: Literal["default"]
     metadata: dict[str, str]

@@ -77,11 +77,6 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which nodes may serve it, in the vocabulary of `policy/`."""
 
     @property
-    def stores(self) -> bool:
-        """Unlike at OpenAI, a response is stored only on request."""
-        return bool(self.store)
-
-    @property
     def wants_logprobs(self) -> bool:
         return bool(self.top_logprobs) or _LOGPROBS_INCLUDE in (self.include or ())
 
@@ -121,9 +116,9 @@ def _refuse_unsupported(request: ResponsesRequest) -> None:
         raise UnsupportedParameter(
             "There are no prompt templates here. Send the prompt as 'instructions' and 'input'.", param="prompt"
         )
-    if request.background and not request.stores:
+    if request.background and request.store is False:
         raise InvalidField(
-            "A response in the background is fetched later, so it must be stored: set 'store' to true.",
+            "A response in the background is fetched later, so it must be kept: set 'store' to true, or leave it out.",
             param="background",
         )
 

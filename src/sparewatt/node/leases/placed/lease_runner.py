@@ -73,13 +73,16 @@ class LeaseRunner:
             self.workers[stored.task.order_id] = worker
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.tools.runtime.run())
-            tasks.create_task(self._keep_reconciling())
-            for worker in list(self.workers.values()):
-                tasks.create_task(self._carry(worker))
-            while True:
-                await self._take(await self._tasks.get(), tasks)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.tools.runtime.run())
+                tasks.create_task(self._keep_reconciling())
+                for worker in list(self.workers.values()):
+                    tasks.create_task(self._carry(worker))
+                while True:
+                    await self._take(await self._tasks.get(), tasks)
+        finally:
+            await self.tools.proxies.close()
 
     async def _take(self, task: LeaseTask, tasks: asyncio.TaskGroup) -> None:
         facts, worker = self.facts(), self.workers.get(task.order_id)

@@ -21,7 +21,7 @@ from sparewatt.node.leases.runtime.model import (
     LeaseLabel,
     StartRefused,
 )
-from sparewatt.node.leases.runtime.naming import LABEL_LEASE, container_name, label_of
+from sparewatt.node.leases.runtime.naming import LABEL_CONTENT, LABEL_LEASE, container_name, label_of
 from sparewatt.node.leases.runtime.streams import MOMENT
 
 CONTAINERS_MAX = 1_000
@@ -147,6 +147,7 @@ def read_container(found: Mapping[str, Any]) -> LeaseContainer | None:
         ended_unix_s=_unix_s(status.get("FinishedAt")) if has_ended else None,
         exit_code=int(status.get("ExitCode") or 0) if has_ended else None,
         is_out_of_memory=bool(status.get("OOMKilled")),
+        content=str(((found.get("Config") or {}).get("Labels") or {}).get(LABEL_CONTENT, "")),
     )
 
 
