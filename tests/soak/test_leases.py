@@ -77,7 +77,7 @@ class Soak:
             if len(self.leasing.names) < ORDERS_MAX:
                 self.acts["order"] += 1
                 self.leasing.order(f"soak-{len(self.leasing.names)}")
-        elif self.rng.random() < 0.4:
+        elif self.rng.random() < 0.4 and len(self.leasing.names) < ORDERS_MAX:
             self.close(self.rng.choice(live))
         elif legible := [name for name in live if name not in self.unmonitored]:
             self.acts["look"] += 1
