@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check probe probe-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz soak-leases gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-books bench-deposits bench-leases bench-lease-start bench-lease-neighbours bench-idle-market bench-validators bench-match bench-gpu bench-gpu-lease gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz soak-leases gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-checks bench-books bench-deposits bench-leases bench-lease-start bench-lease-neighbours bench-idle-market bench-validators bench-match bench-gpu bench-gpu-lease gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -194,6 +194,9 @@ bench-servers: setup-dev  ## Five batching servers shown as vLLM, SGLang and lla
 
 bench-paid: setup-dev  ## What honest nodes and liars are paid for answers of llama.cpp (hours; ARGS="--answers 400" for a first look)
 	$(BIN)/python -m bench.paid_tokens --report docs/measurements/paid_tokens.md $(ARGS)
+
+bench-checks: setup-dev  ## How well checks tell honest servers from other models, with llama.cpp (an hour; ARGS="--prompts 40" for a first look)
+	$(BIN)/python -m bench.answer_checks --report docs/measurements/checks.md --rates src/sparewatt/sim/tables/check_errors.csv $(ARGS)
 
 bench-books: setup-dev  ## Time the gateway with its books and without, side by side
 	$(BIN)/python -m bench.books --report docs/measurements/books-throughput.md --json docs/measurements/books-throughput.json $(ARGS)

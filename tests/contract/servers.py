@@ -56,7 +56,7 @@ LLAMA = Kind(
     module="sparewatt.node.backends.llama_server",
     flags=(f"--alias={DEMO_MODEL}", f"--context={CONTEXT}"),
     lacks={
-        "tools": "the-model's-template-knows-no-tools",
+        "tools": "the-model's-template-knows-no-tools, and only its adapter makes up for it",
         "embeddings": "it-is-started-without-embeddings",
     },
 )

@@ -146,7 +146,6 @@ class Resource(Struct):
     top_logprobs: int
     temperature: float
     reasoning: Effort | None
-    user: str | None
     usage: Usage | None
     max_output_tokens: int | None
     max_tool_calls: int | None
@@ -156,6 +155,8 @@ class Resource(Struct):
     metadata: Json
     safety_identifier: str | None
     prompt_cache_key: str | None
+    user: str | msgspec.UnsetType = msgspec.UNSET
+    """As OpenAI has it: never null."""
 
 
 class CompactResource(Struct):

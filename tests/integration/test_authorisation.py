@@ -80,11 +80,16 @@ MATRIX = {
     "GET /v1/nodes/{node_id}/why": Row(WHO, NO, YES, YES),
     "GET /v1/nodes/{node_id}/history": known(),
     "GET /v1/nodes/{node_id}/reputation": known(),
+    "GET /v1/nodes/{node_id}/trust": known(),
+    "GET /v1/tiers": everybody(),
     "GET /v1/rewards": known(),
     "GET /v1/rewards/eras": everybody(),
     "GET /v1/rewards/eras/{era}": everybody(GONE),
     "POST /v1/rewards/fund": operators(body={"usd": "1"}),
-    "POST /v1/nodes/{node_id}/reward-target": Row(WHO, NO, YES, YES, body={"to": "account"}),
+    "POST /v1/nodes/{node_id}/reward-target": Row(WHO, NO, NO, YES, body={"to": "account"}),
+    "GET /v1/nodes/{node_id}/checks": known(),
+    "GET /v1/verdicts/{verdict_id}": known(GONE),
+    "POST /v1/verdicts/{verdict_id}/retrial": known(GONE, body={}),
     "GET /v1/feed": everybody(),
     "GET /v1/network": everybody(),
     "GET /v1/pulse": operators(),
@@ -225,7 +230,14 @@ class Cast:
         """Operators come last: what they do may end what it is done to."""
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
-        spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
+        spare = {
+            "model": "no/such/model",
+            "key_id": made["id"],
+            "epoch": "999999",
+            "era": "999999",
+            "page": "status",
+            "name": "no.js",
+        }
         spare |= {"order": "0x00", "lease": "0x00", "provider": "0x" + "0" * 40, "port": "8080"}
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()

@@ -52,7 +52,7 @@ SECTIONS = {
         "providers": LazyCommand("sparewatt.cli.providers:providers", "Offer your nodes for leases, with a bond."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
         "rewards": LazyCommand("sparewatt.cli.money.rewards:rewards", "Show what eras paid, and why."),
-        "trust": LazyCommand("sparewatt.cli.trust:trust", "Compute rewards again from what was published."),
+        "trust": LazyCommand("sparewatt.cli.trust:trust", "Replay verdicts on nodes and eras of rewards."),
     },
     "Run a network": {
         "up": LazyCommand("sparewatt.cli.up:up", "Start a whole network on this machine."),

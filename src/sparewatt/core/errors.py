@@ -30,6 +30,8 @@ SparewattError                      code                     status  retry
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
 │   ├── ResponseNotFound            response_not_found         404    no
+│   ├── CompletionNotFound          completion_not_found       404    no     (no stored chat completion)
+│   ├── ConversationNotFound        conversation_not_found     404    no
 │   ├── ItemNotFound                item_not_found             404    no     (of a response that is not kept)
 │   ├── AccountNotFound             account_not_found          404    no
 │   ├── ProviderNotFound            provider_not_found         404    no
@@ -42,6 +44,7 @@ SparewattError                      code                     status  retry
 ├── IdempotencyConflict             idempotency_conflict       409    no     (answered before, the answer is not stored)
 ├── LeasesOff                       leases_off                 409    no     (the node's owner offers none)
 ├── LeaseNotRunning                 lease_not_running          409    no     (no container: not started, paused, over)
+├── RetrialRefused                  retrial_refused            409    no     (had one, too late, or nobody to ask)
 ├── BodyTooLarge                    body_too_large             413    no
 ├── ExpectationFailed               expectation_failed         417    no
 ├── HeadTooLarge                    head_too_large             431    no
@@ -223,6 +226,12 @@ class KeyNotFound(NotFound, code="key_not_found"): ...
 class ResponseNotFound(NotFound, code="response_not_found"): ...
 
 
+class CompletionNotFound(NotFound, code="completion_not_found"): ...
+
+
+class ConversationNotFound(NotFound, code="conversation_not_found"): ...
+
+
 class ItemNotFound(NotFound, code="item_not_found"): ...
 
 
@@ -254,6 +263,9 @@ class IdempotencyConflict(SparewattError, code="idempotency_conflict", status=40
 
 
 class LeasesOff(SparewattError, code="leases_off", status=409): ...
+
+
+class RetrialRefused(SparewattError, code="retrial_refused", status=409): ...
 
 
 class LeaseNotRunning(SparewattError, code="lease_not_running", status=409): ...

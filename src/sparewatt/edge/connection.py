@@ -331,6 +331,7 @@ class Connection(asyncio.Protocol):
             self._idle_since_s = monotonic()
 
     def on_head(self, head: RequestHead, fault: SparewattError | None) -> None:
+        head = head if self._registry.is_of_site(head) else head.canonical()
         request = PipelinedRequest(head, fault, monotonic())
         self._requests.append(request)
         if len(self._requests) == 1:

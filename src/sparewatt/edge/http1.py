@@ -56,6 +56,8 @@ _ONCE = (
 _UPGRADE_FIELDS = ("connection", "upgrade", "http2-settings")
 _SOCKET_PATH = re.compile(f"{LINK_PATH}|{TRAFFIC_PATH}|/v1/leases/[^/]+/(exec|ports/[0-9]{{1,5}})|/v1/responses")
 _PATH_END = re.compile(r"[?#]")
+_TARGET_END = re.compile(rb"[?#]")
+_SLASHES = re.compile(rb"/{2,}")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]+(:[0-9]{0,5})?|\[[0-9A-Fa-f:.%]+\](:[0-9]{0,5})?")
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus} | {
@@ -105,6 +107,19 @@ class RequestHead(NamedTuple):
             target = slash + rest if _HOST.fullmatch(host) else ""
         path = _PATH_END.split(target, maxsplit=1)[0]
         return unquote(path) if "%" in path and "%2f" not in path.lower() else path
+
+    def canonical(self) -> RequestHead:
+        """The same with one slash where the path has several, and none at its end: base URLs end in one, or in two.
+
+        Whoever asks for a route, or for what it needs, sees this target and no other. `%2F` is no slash.
+        """
+        end = _TARGET_END.search(self.target)
+        at = end.start() if end else len(self.target)
+        path = self.target[:at]
+        if not path.startswith(b"/") or (b"//" not in path and (path == b"/" or not path.endswith(b"/"))):
+            return self
+        once = _SLASHES.sub(b"/", path)
+        return self._replace(target=(once.rstrip(b"/") or b"/") + self.target[at:])
 
     @property
     def length(self) -> int | None:

@@ -86,10 +86,11 @@ async def open_accounting(
     rng: Rng,
     send: Callable[[NodeId, Countersignature], None],
     peers: PeerCredits | None = None,
+    withholds: Callable[[NodeId, AccountId], bool] | None = None,
 ) -> Accounting:
     """Settle the journals of dead gateways, then open a new one. Raises StartupError.
 
-    `send`: sends a node its countersigned receipts.
+    `send`: sends a node its countersigned receipts. `withholds`: whether a node's pay waits for a check of its answers.
     """
     root = await asyncio.to_thread(lambda: make_private_dir(data.expanduser() / JOURNALS))
     for orphan in await asyncio.to_thread(lambda: list(_orphans(root))):
@@ -104,7 +105,7 @@ async def open_accounting(
         budgets = KeyBudgets(books, clock=clock)
     else:
         budgets = KeyBudgets(books, clock=clock, pending_at_peers=peers.pending, reload_s=peers.reload_s)
-    return Accounting(directory, journal, ledger, Metering(ledger, receipts, budgets, clock=clock))
+    return Accounting(directory, journal, ledger, Metering(ledger, receipts, budgets, clock=clock, withholds=withholds))
 
 
 def _own_directory(root: Path, instance: str) -> DataDir:

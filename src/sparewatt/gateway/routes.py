@@ -14,9 +14,11 @@ from sparewatt.api.accounts.accounts import (
 )
 from sparewatt.api.accounts.keys import KeyEndpoints
 from sparewatt.api.accounts.sessions import SessionEndpoints
+from sparewatt.api.conversations.conversations import ConversationEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.inference.stored_chats import StoredChatEndpoints
 from sparewatt.api.inference.translated import TranslatedCalls
 from sparewatt.api.leases.changes import LeaseChangeEndpoints
 from sparewatt.api.leases.lease_logs import LeaseLogEndpoints
@@ -45,10 +47,12 @@ from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
 from sparewatt.api.network.network import NetworkEndpoints
+from sparewatt.api.nodes.checks import CheckEndpoints
 from sparewatt.api.nodes.link import LinkEndpoints
 from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
 from sparewatt.api.nodes.traffic import TrafficEndpoints
+from sparewatt.api.nodes.trust import TrustEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
 from sparewatt.api.ollama.generation import OllamaGenerationEndpoints
 from sparewatt.api.ollama.models import OllamaModelEndpoints
@@ -67,6 +71,8 @@ from sparewatt.edge.exchange import InferenceEndpoints
 from sparewatt.edge.middleware import error_boundary, remember_reply, reply_headers, request_log
 from sparewatt.edge.proxies import refuse_bypass
 from sparewatt.gateway.services import Services
+from sparewatt.inference.checks.retrial import Retrials
+from sparewatt.inference.responses.completions import CompletionRecorder
 from sparewatt.inference.responses.shelf import ShelfFactory
 from sparewatt.leasing.changes.change_service import LeaseChangeService
 from sparewatt.leasing.changes.secret_intake import SecretIntake
@@ -88,8 +94,7 @@ def endpoint_groups(services: Services) -> list[object]:
 
 def _inference_groups(services: Services) -> list[object]:
     clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
-    retention_of = services.inference.retention_of
-    shelves = ShelfFactory(store=services.database.responses, rng=services.rng, retention_of=retention_of)
+    shelves = _shelves(services)
     submissions = ResponseSubmissions(
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
@@ -103,6 +108,8 @@ def _inference_groups(services: Services) -> list[object]:
             submissions=submissions, drafts=drafts, auth=services.auth, errors=services.counter, clock=clock
         ),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
+        StoredChatEndpoints(shelves=shelves),
+        ConversationEndpoints(shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
         MessageEndpoints(calls=calls, make_id=make_id),
         OllamaGenerationEndpoints(calls=calls, clock=clock),
@@ -110,6 +117,15 @@ def _inference_groups(services: Services) -> list[object]:
         models,
         ModelAliasEndpoints(aliases=services.aliases),
     ]
+
+
+def _shelves(services: Services) -> ShelfFactory:
+    return ShelfFactory(
+        store=services.database.responses,
+        documents=services.database.documents,
+        rng=services.rng,
+        retention_of=services.inference.retention_of,
+    )
 
 
 def _network_groups(services: Services) -> list[object]:
@@ -136,6 +152,14 @@ def _network_groups(services: Services) -> list[object]:
             price_notice=services.price_notice,
         ),
         TrackRecordEndpoints(table=table, results=database.node_results, history=database.history, clock=clock),
+        CheckEndpoints(
+            table=table,
+            records=services.check_records,
+            sampler=services.sampler,
+            verdicts=database.check_verdicts,
+            retrials=Retrials(services.checks),
+            withheld=services.checks.withheld,
+        ),
         FeedEndpoints(live=services.live, drain=services.drain),
         NetworkEndpoints(
             states=services.states,
@@ -235,6 +259,15 @@ def _money_groups(services: Services) -> list[object]:
             public_limiter=services.public_limits.published,
             clock=clock,
             rng=services.rng,
+        ),
+        TrustEndpoints(
+            table=table,
+            eras=database.eras,
+            tiers=database.node_tiers,
+            timings=database.node_timings,
+            chain=services.market_standing,
+            rule=services.eras.rule,
+            clock=clock,
         ),
         LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
         UptimeFundEndpoints(fund=money.uptime_fund, credits=database.uptime_credits, rng=services.rng),
@@ -350,6 +383,7 @@ def inference_endpoints(services: Services) -> InferenceEndpoints:
         settings=services.settings.edge,
         clock=services.clock,
         rng=services.rng,
+        recorder=CompletionRecorder(_shelves(services)),
     )
 
 

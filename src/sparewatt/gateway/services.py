@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 
 from sparewatt.accounts.account_service import AccountService
@@ -39,6 +39,12 @@ from sparewatt.gateway.health_probe import HealthProbe, log_health_change
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import AdmissionControl
+from sparewatt.inference.checks.check_fund import CheckFund
+from sparewatt.inference.checks.check_jobs import CheckDispatch
+from sparewatt.inference.checks.records import CheckRecords
+from sparewatt.inference.checks.sampler import AnswerSampler
+from sparewatt.inference.checks.service import AnswerChecks
+from sparewatt.inference.checks.witnesses import Witnesses
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
@@ -50,9 +56,11 @@ from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
+from sparewatt.inference.fleet.verified_facts import VerifiedFactsReader
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.metering.service import Metering
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
@@ -82,6 +90,7 @@ from sparewatt.leasing.running.tasks import act_contracts_of
 from sparewatt.leasing.uptime_credits import UptimeCredits
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.eras import EraService
+from sparewatt.ledger.withheld import WithheldEarnings
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.machine.stranger_http import DialRules, StrangerClient
 from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
@@ -120,6 +129,7 @@ class Services:
     clock: Clock
     rng: Rng
     custody: Custody
+    check_records: CheckRecords = field(default_factory=CheckRecords)
     secret: InitVar[bytes]
     """The network's, the same for all its gateways."""
     node_links: InitVar[dict[NodeId, NodeLink]]
@@ -290,6 +300,7 @@ class Services:
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
         )
+        self.sampler = AnswerSampler(records=self.check_records, table=table, clock=clock, rng=rng)
         self.dispatcher = Dispatcher(
             table=table,
             links=links,
@@ -300,6 +311,7 @@ class Services:
             observer=self.counter,
             prefixes=prefixes,
             is_leased=self.lease_excuses.covers,
+            answers=self.sampler if settings.checks else None,
         )
         self.eligibility = Eligibility(table, clock=clock)
         self.inference = InferenceService(
@@ -318,6 +330,31 @@ class Services:
             demand=self.demand,
         )
         self.responses = ResponseRegistry(share=slot.count)
+        self.checks = self._make_checks(metering)
+
+    def _make_checks(self, metering: Metering | None) -> AnswerChecks:
+        records, table, clock, rng = self.check_records, self.table, self.clock, self.rng
+        daily = read_usd(self.settings.checks_daily_usd, "checks_daily_usd")
+        return AnswerChecks(
+            sampler=self.sampler,
+            records=records,
+            witnesses=Witnesses(table, records, rng),
+            jobs=CheckDispatch(
+                dispatcher=self.dispatcher,
+                table=table,
+                metering=metering,
+                daily_nano=daily,
+                price_cap=self.price_caps.of,
+                new_match_id=self.inference.new_match_id,
+            ),
+            table=table,
+            verdicts=self.database.check_verdicts,
+            counts=self.database.check_counts,
+            withheld=WithheldEarnings(self.database.ledger, clock) if metering is not None else None,
+            fund=CheckFund(self.money.credits, daily_nano=daily, clock=clock) if metering is not None else None,
+            clock=clock,
+            rng=rng,
+        )
 
     def price_notice(self, model: ModelReport) -> str | None:
         """What the owner of a node with this model is told about its price."""
@@ -385,9 +422,10 @@ class Services:
             index=self.market, matches=self.database.lease_matches, leases=self.make_lease_orders, clock=self.clock
         )
         self.recent_votes = RecentVoteCounts(index=self.market, matches=self.database.lease_matches, clock=self.clock)
+        self.market_standing = MarketStanding(self.market, self.database.lease_matches)
         self.eras = EraService(
             database=self.database,
-            chain=MarketStanding(self.market, self.database.lease_matches),
+            chain=self.market_standing,
             clock=self.clock,
             era_s=round(self.settings.era_hours * 3_600),
             rule=with_share(DEFAULT_RULE, percent=self.settings.reward_share_percent),
@@ -452,6 +490,9 @@ class Services:
             peers=self.peer_client,
             instance=self.live.frames.run,
         )
+        self.verified_facts = VerifiedFactsReader(
+            table=table, history=database.history, market=self.market.latest_state, clock=clock
+        )
         self.loop_lag = LoopLag(clock=clock)
         collector = MetricsCollector(
             table=table,
@@ -513,6 +554,7 @@ async def assemble(
     client = PeerClient(slot)
     peers = Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5))
     links: dict[NodeId, NodeLink] = {}
+    records = CheckRecords(settings.vouched_accounts)
     accounting = None
     if settings.billing:
         accounting = await open_accounting(
@@ -522,6 +564,7 @@ async def assemble(
             rng=rng,
             send=partial(countersign, links),
             peers=_peer_credits(client, peers) if slot.others else None,
+            withholds=records.withholds if settings.checks else None,
         )
     services = Services(
         settings=settings,
@@ -529,6 +572,7 @@ async def assemble(
         table=NodeTable(zones=NodeZones(gateway_zone=_zone_of(settings.region))),
         accounting=accounting,
         custody=custody,
+        check_records=records,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
         node_links=links,

@@ -428,6 +428,7 @@ class Submission(Generic[S]):
             body_model=routed.model if call.provider else call.model,
             reply_model=routed.asked,
             output_limit=self._output_limit(),
+            may_check=policy.checks != "none",
         )
 
     def _output_limit(self) -> int | None:

@@ -6,7 +6,7 @@ of votes only, and a vote that came too late for it was given all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparewatt.core.ids import NodeId
@@ -14,10 +14,11 @@ from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.leasing.relay.vote_counts import StoredVoteSource, collected_votes
 from sparewatt.ledger.era_draft import ProviderStanding
 from sparewatt.ledger.eras import ChainStanding
-from sparewatt.market.chain_records import MarketState
+from sparewatt.market.chain_records import MarketState, ProviderRecord
 from sparewatt.market.snapshots.chain_facts import specifications_attested_until
 from sparewatt.market.voting_record import CollectedVotes, votes_between
 from sparewatt.protocol.api.rewards import ValidatorEraInputs
+from sparewatt.trust.lease_record import EndedTerm
 
 MATCHES_READ = 10_000
 """Of one era, the newest: for older ones the certificates alone say who voted."""
@@ -36,6 +37,24 @@ class MarketStanding:
             return None
         collected = [collected_votes(row) for row in await self.matches.list_votes(limit=MATCHES_READ)]
         return standing_of(self.index.built.final, collected, since=since, until=until)
+
+    def provider_of(self, node_id: NodeId) -> ProviderStanding:
+        """By the newest block; empty for a node that is no provider."""
+        state = self.index.latest_state()
+        record = _record_of(state, node_id) if state is not None else None
+        if state is None or record is None:
+            return ProviderStanding()
+        return ProviderStanding(_bond(state, record.provider), specifications_attested_until(record))
+
+    def terms_of(self, node_id: NodeId) -> Sequence[EndedTerm]:
+        """Its terms of leases that are over."""
+        state = self.index.latest_state()
+        record = _record_of(state, node_id) if state is not None else None
+        return () if state is None or record is None else state.ended_terms.get(record.provider, ())
+
+
+def _record_of(state: MarketState, node_id: NodeId) -> ProviderRecord | None:
+    return next((record for record in state.providers.values() if record.node_key == node_id), None)
 
 
 def standing_of(state: MarketState, collected: Iterable[CollectedVotes], *, since: int, until: int) -> ChainStanding:

@@ -20,6 +20,7 @@ from sparewatt.protocol.link.node_report import NodeSpecs
 from sparewatt.store.eras import EraCount, EraDraft, EraMoney, EraNodeRow, EraRow, NodeHistory, PaidWork
 from sparewatt.store.ledger import Transfer
 from sparewatt.store.payouts import PayoutBatchDraft, PayoutBatchRow, PayoutLeafRow
+from sparewatt.trust.node_record import completion_units
 from sparewatt.trust.rewards.era import payments_of, reward_era
 from sparewatt.trust.rewards.rule import PAYERS_COUNTED, PPM, inputs_hash, write_inputs
 from sparewatt.trust.tiers import Tier, TierFacts, decide_tier
@@ -226,6 +227,7 @@ def _node_rows(facts: EraFacts, inputs: EraInputs, rewards: EraRewards) -> list[
         EraNodeRow(
             *(NodeId(counted.node), owners[NodeId(counted.node)], counted.up_s, counted.known_s, counted.done),
             *(counted.failed, counted.checks_passed, counted.checks_failed),
+            *completion_units(counted),
             *(paid.availability_micro, paid.uptime_micro, paid.quality_micro),
         )
         for counted, paid in zip(inputs.nodes, rewards.nodes, strict=True)

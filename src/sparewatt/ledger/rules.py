@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from sparewatt.core.errors import UnbalancedEntry
-from sparewatt.core.ids import AccountId
+from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.money import Nano, split_by_weight, token_cost
 from sparewatt.ledger import chart
 from sparewatt.ledger.model import Amount, Bill, ClosedJob, Delivery, OpenedJob, RevenueSplit, TokenPrice
@@ -158,7 +158,7 @@ def job_postings(closed: ClosedJob, billed: Bill) -> list[Posting]:
     postings: list[Posting] = []
     paid_out = 0
     for delivery, split in zip(closed.deliveries, billed.splits, strict=True):
-        paid_out += _add_earning(postings, delivery.owner, split)
+        paid_out += _add_earning(postings, delivery, split)
     if promo + paid != paid_out:
         raise UnbalancedEntry(f"{job.id} brings in {promo + paid} and pays out {paid_out}")
     if not paid_out:
@@ -172,15 +172,19 @@ def job_postings(closed: ClosedJob, billed: Bill) -> list[Posting]:
     return postings
 
 
-def _add_earning(postings: list[Posting], owner: AccountId, split: RevenueSplit) -> int:
+def _add_earning(postings: list[Posting], delivery: Delivery, split: RevenueSplit) -> int:
     """Append what is not zero. Returns the sum."""
+    owner, node_id = delivery.owner, delivery.node_id
     net_promo, net_paid, fee_promo, fee_paid = split.net_promo, split.net_paid, split.fee_promo, split.fee_paid
     if net_paid:
-        postings.append((chart.earned_by(owner), net_paid))
+        is_withheld = delivery.is_withheld
+        postings.append((chart.withheld_by(owner, node_id) if is_withheld else chart.earned_by(owner), net_paid))
     if fee_paid:
         postings.append((chart.FEES, fee_paid))
     if net_promo:
-        postings.append((chart.promo_earned_by(owner), net_promo))
+        is_withheld = delivery.is_withheld
+        earned = chart.promo_withheld_by(owner, node_id) if is_withheld else chart.promo_earned_by(owner)
+        postings.append((earned, net_promo))
     if fee_promo:
         postings.append((chart.FEES_PROMO, fee_promo))
     return net_promo + net_paid + fee_promo + fee_paid
@@ -245,6 +249,27 @@ def era_payment_postings(nano: Nano) -> list[Posting]:
 
 def reward_deposit_postings(nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.DEPOSITS, target=chart.REWARDS)
+
+
+def release_postings(owner: AccountId, node_id: NodeId, amount: Amount) -> list[Posting]:
+    """What a node earned is its owner's: it has passed a check."""
+    paid, promo = chart.withheld_by(owner, node_id), chart.promo_withheld_by(owner, node_id)
+    lines = _move(amount.paid, source=paid, target=chart.earned_by(owner)) if amount.paid else []
+    return lines + (_move(amount.promo, source=promo, target=chart.promo_earned_by(owner)) if amount.promo else [])
+
+
+def forfeit_postings(owner: AccountId, node_id: NodeId, amount: Amount) -> list[Posting]:
+    """Paid credits go to a line of their own; promo credits are used up, as if nobody had earned them."""
+    paid, promo = chart.withheld_by(owner, node_id), chart.promo_withheld_by(owner, node_id)
+    lines = _move(amount.paid, source=paid, target=chart.FORFEITS) if amount.paid else []
+    return lines + (_move(amount.promo, source=promo, target=chart.GRANTS) if amount.promo else [])
+
+
+def restitution_postings(owner: AccountId, amount: Amount) -> list[Posting]:
+    """A re-trial found for the node: what it forfeited is its owner's after all."""
+    lines = _move(amount.paid, source=chart.FORFEITS, target=chart.earned_by(owner)) if amount.paid else []
+    granted = _move(amount.promo, source=chart.GRANTS, target=chart.promo_earned_by(owner)) if amount.promo else []
+    return lines + granted
 
 
 def expired_promo(balance: int, unexpired_grants: Iterable[int], *, reserved: int = 0) -> Nano:

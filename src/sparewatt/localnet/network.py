@@ -27,7 +27,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.rng import Rng
-from sparewatt.localnet.bootstrap import OWNER_KEY_FILE, bootstrap_database, node_id_of
+from sparewatt.localnet.bootstrap import LOCAL_NODES_ACCOUNT, OWNER_KEY_FILE, bootstrap_database, node_id_of
 from sparewatt.localnet.chain import DeployedChain, LocalChain, plan_chain
 from sparewatt.localnet.demo_model import DEMO_MODEL, fetch_weights
 from sparewatt.localnet.health_watch import watch_health
@@ -323,6 +323,7 @@ class _Network:
                 f"--drain-s={GATEWAY_DRAIN_S}",
                 f"--processes={settings.processes}",
                 "--development",
+                f"--own-accounts={LOCAL_NODES_ACCOUNT}",
             ),
             env={"DATABASE_URL": self.dsn, "CHAIN_URL": self.chain_url or ""},
             log_path=self.data / "logs" / "gateway.log",

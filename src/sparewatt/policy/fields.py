@@ -47,6 +47,7 @@ FIELDS: dict[str, PolicyField[Any]] = {
     "allow_resume": choices.FlagField(strict=False),
     "require_parameters": choices.FlagField(strict=True),
     "retention": choices.RankedWordField(*RETENTIONS),
+    "checks": choices.StrictWordField("none", "allowed", required_fact="none"),
 }
 
 _USE_THROUGHPUT = "Use 'min_throughput' to require a speed, or sort=throughput to prefer fast nodes."

@@ -14,6 +14,7 @@ Sort = Literal["price", "latency", "throughput", "score"]
 Warmth = Literal["require", "prefer", "any"]
 DataPolicy = Literal["no_log", "may_log"]
 Retention = Literal["none", "hour", "day"]
+CheckConsent = Literal["none", "allowed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Policy:
     require_parameters: bool | None = None
     retention: Retention | None = None
     """How long the gateway may keep what a request said; None: as long as the request asks for."""
+    checks: CheckConsent | None = None
 
 
 ANY = Policy()

@@ -21,9 +21,11 @@ from sparewatt.store.chain_audit import ChainAuditStore
 from sparewatt.store.chain_requests import ChainRequestStore
 from sparewatt.store.chain_restarts import ChainRestartStore
 from sparewatt.store.check_counts import CheckCountStore
+from sparewatt.store.check_verdicts import CheckVerdictStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
+from sparewatt.store.documents import DocumentStore
 from sparewatt.store.eras import EraStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
@@ -118,6 +120,7 @@ class Database:
         self.chain_requests = ChainRequestStore(pool)
         self.chain_restarts = ChainRestartStore(pool)
         self.check_counts = CheckCountStore(pool)
+        self.check_verdicts = CheckVerdictStore(pool)
         self.history = HistoryStore(pool)
         self.market_events = MarketEventStore(pool)
         self.lease_acts = LeaseActStore(pool)
@@ -140,6 +143,7 @@ class Database:
         self.power = PowerStore(pool)
         self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
+        self.documents = DocumentStore(pool)
         self.statements = StatementStore(pool)
 
     @classmethod

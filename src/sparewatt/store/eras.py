@@ -13,6 +13,7 @@ from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within, to_columns
 from sparewatt.store.migrations import PgConnection
 from sparewatt.store.payouts import LEAVES_MAX, REWARD_POOL_ID, PayoutBatchDraft, PayoutLeafRow, insert_batch_within
+from sparewatt.trust.node_record import RecordDay
 from sparewatt.trust.tiers import Tier
 
 WORK_ROWS_MAX = 1_000_000
@@ -103,6 +104,8 @@ class EraNodeRow:
     failed: int
     checks_passed: int
     checks_failed: int
+    good_units: int
+    bad_units: int
     availability_micro: int
     uptime_micro: int
     quality_micro: int
@@ -198,7 +201,7 @@ class EraStore(Store):
 
     @staticmethod
     async def _insert_nodes(connection: PgConnection, draft: EraDraft) -> None:
-        columns = to_columns(map(astuple, draft.nodes), width=11)
+        columns = to_columns(map(astuple, draft.nodes), width=13)
         await connection.execute(sql("insert_era_nodes"), draft.row.era, float(draft.row.until), *columns)
         tiers = list(draft.tiers), [tier.value for tier in draft.tiers.values()]
         await connection.execute(sql("put_node_tiers"), *tiers, float(draft.row.until))
@@ -223,6 +226,18 @@ class EraStore(Store):
         """Of an account's nodes, the newest era first."""
         return await self._pool.rows_as(AccountRewardRow, "rewards_of", account_id, before, limit)
 
+    async def record_days(self, node_id: NodeId, *, since: float) -> Sequence[RecordDay]:
+        """Oldest first."""
+        return await self._pool.rows_as(RecordDay, "record_days", node_id, since, KEPT_DAYS)
+
+    async def last_era_of(self, node_id: NodeId) -> int | None:
+        """The newest in which the node was counted."""
+        era: int | None = await self._pool.value("last_reward_of", node_id)
+        return era
+
+    async def history_of(self, node_id: NodeId, *, since: int) -> NodeHistory | None:
+        return (await self.histories(since=since)).get(node_id)
+
     async def forget_old(self, *, today: dt.date) -> None:
         await self._pool.execute("forget_old_eras", KEPT_DAYS)
         await self._pool.execute("forget_era_marks", today - dt.timedelta(days=DAYS_MAX))
@@ -230,10 +245,10 @@ class EraStore(Store):
     # where rewards go
 
     async def set_to_bond(self, node_id: NodeId, *, to_bond: bool) -> None:
-        await self._pool.execute("put_reward_to_bond" if to_bond else "drop_reward_to_bond", node_id)
-
-    async def is_to_bond(self, node_id: NodeId) -> bool:
-        return bool(await self._pool.value("is_reward_to_bond", node_id))
+        if to_bond:
+            await self._pool.execute("put_reward_to_bond", node_id)
+        else:
+            await self._pool.execute("drop_reward_to_bond", node_id)
 
 
 def _era_values(row: EraRow) -> tuple[object, ...]:

@@ -108,6 +108,7 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "allow_resume": st.booleans(),
     "require_parameters": st.booleans(),
     "retention": st.sampled_from(RETENTIONS),
+    "checks": st.sampled_from(("none", "allowed")),
 }
 
 policies: st.SearchStrategy[Policy] = st.fixed_dictionaries({}, optional=FIELD_VALUES).map(lambda said: Policy(**said))

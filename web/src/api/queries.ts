@@ -58,6 +58,9 @@ export const useNodes = (isLoggedIn: boolean, everyMs = REFRESH_MS) => useGetAll
 export const useNode = (id: string) => useGet<schema.Node>(nodePath(id), REFRESH_FAST_MS);
 export const useUptime = (id: string) => useGet<schema.UptimeCalendar>(`${nodePath(id)}/history`, 60_000);
 export const useReputation = (id: string) => useGet<schema.NodeReputation>(`${nodePath(id)}/reputation`);
+export const useTrust = (id: string) => useGet<schema.NodeTrust>(`${nodePath(id)}/trust`);
+export const useTiers = () => useGet<schema.TierTable>("/v1/tiers");
+export const useRewards = () => useGet<schema.AccountRewardList>("/v1/rewards?limit=100");
 export const useMatchReport = (id: string | null) => useGet<schema.NodeMatchReport>(id && `${nodePath(id)}/why`);
 export const useMatches = (isLoggedIn: boolean) => useGet<schema.MatchList>(isLoggedIn ? "/v1/matches?limit=100" : null, REFRESH_FAST_MS);
 export const useMatch = (id: string | null) =>

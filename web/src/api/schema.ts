@@ -4,7 +4,8 @@
 export type ActorName = "network" | "provider" | "renter" | "validators";
 export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
-export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "tools_generic" | "vision";
+export type CheckStateName = "barred" | "passing" | "suspect" | "unchecked";
 export type ChosenStatus = "active" | "left" | "maintenance";
 export type DepositWarningName = "deposit_empty" | "deposit_low";
 export type EgressName = "none" | "public";
@@ -18,7 +19,7 @@ export type LeaseStateName = "active" | "closed" | "paused" | "pending" | "unpla
 export type LimitReset = "daily" | "monthly" | "weekly";
 export type MatchBidState = "certified" | "committed" | "eligible" | "lost" | "refused" | "rejected" | "standby" | "uncertified" | "unrevealed" | "won";
 export type MatchPhaseName = "certified" | "commit" | "matched" | "over" | "reveal" | "unmatched" | "vote";
-export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
+export type MatcherFilterName = "accepting" | "capacity" | "checked" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
 export type MessageStopReason = "end_turn" | "max_tokens" | "refusal" | "stop_sequence" | "tool_use";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
@@ -28,12 +29,14 @@ export type PhaseName = "certified" | "commit" | "over" | "reveal" | "vote";
 export type ProgramPhaseName = "exited" | "failed" | "paused" | "pulling" | "restarting" | "running" | "starting" | "stopped" | "waiting";
 export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
 export type RegistryStatusName = "active" | "left" | "maintenance" | "registered" | "suspended";
-export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
+export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "suspended" | "too_little_vram";
 export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
 export type RoleName = "operator" | "owner" | "user";
 export type ScopeName = "admin" | "inference" | "lease" | "node";
 export type SortName = "latency" | "price" | "throughput";
 export type TierName = "community" | "datacenter" | "verified";
+export type VerdictKindName = "probe" | "rerun";
+export type VerdictResultName = "failed" | "passed";
 
 /** A field that is left out keeps its value. The policy `null` removes the policy. */
 export interface AccountChange {
@@ -348,6 +351,41 @@ export interface ChatRequest {
   response_format?: Record<string, unknown> | null;
 }
 
+/** What one check found of one node. */
+export interface CheckVerdict {
+  id: string;
+  check: string;
+  at_unix_s: number;
+  node: string;
+  kind: VerdictKindName;
+  result: VerdictResultName;
+  state: CheckStateName;
+  model: string;
+  witness: string | null;
+  agreed: number | null;
+  differs: boolean | null;
+  difference: string[] | null;
+  hazard: number;
+  seed: string | null;
+  limits: number[];
+  prompt: Record<string, string>[] | null;
+  answers: CheckedAnswer[];
+  before: CheckedAnswer[];
+  is_drift: boolean;
+  retrial_of: string | null;
+  retried: boolean;
+}
+
+/** One node's answer, as far as it is kept. */
+export interface CheckedAnswer {
+  node: string;
+  owner: string;
+  trusted: boolean;
+  digest: string;
+  pieces: number;
+  text: string[] | null;
+}
+
 /** What a cloud publishes for the same card, for comparison. */
 export interface CloudPrice {
   gpu: string;
@@ -407,6 +445,27 @@ export type ContentPart = { type: "text"; text: string; } | { type: "image_url";
 export interface ContinuationPoint {
   tokens: number;
   chars: number;
+}
+
+export interface ConversationChange {
+  metadata: Record<string, string> | null;
+}
+
+export interface ConversationDeletion {
+  id: string;
+  object: "conversation.deleted";
+  deleted: boolean;
+}
+
+export interface ConversationId {
+  id: string;
+}
+
+export interface ConversationObject {
+  id: string;
+  object: "conversation";
+  created_at: number;
+  metadata: Record<string, string>;
 }
 
 export interface CreatedKey {
@@ -520,10 +579,12 @@ export interface EarningsGroupList {
   next: string | null;
 }
 
-/** An owner's earnings by state: pending, then batched, then settled, then claimed. */
+/** An owner's earnings by state: withheld, then pending, then batched, then settled, then claimed. */
 export interface EarningsSummary {
   account: string;
   fee_bps: number;
+  withheld_usd: string;
+  withheld_nano: number;
   pending_usd: string;
   pending_nano: number;
   batched_usd: string;
@@ -647,6 +708,16 @@ export interface ExecRequest {
   tty?: boolean;
   columns?: number;
   rows?: number;
+}
+
+/** Shares in millionths. Other accounts get them rounded to a tenth. */
+export interface FacetReport {
+  name: "availability" | "completion" | "correctness" | "leases" | "speed";
+  score_ppm: number;
+  lower_ppm: number;
+  good?: number;
+  bad?: number;
+  rule: string;
 }
 
 /** The newest auction of a lease order, with what its accepted certificate says. All of it is on the chain. */
@@ -1886,6 +1957,15 @@ export interface NetworkTotals {
   first_token_ms: number | null;
 }
 
+export interface NewConversation {
+  metadata?: Record<string, string> | null;
+  items?: Record<string, unknown>[] | null;
+}
+
+export interface NewConversationItems {
+  items: Record<string, unknown>[];
+}
+
 export interface NewJoinToken {
   life_s?: number;
   lease?: string | null;
@@ -1941,6 +2021,23 @@ export interface Node {
   last_seen_at: number | null;
   yours: boolean;
   sensors: NodeSensors | null;
+}
+
+/** Where a node stands, why, and what would change it. */
+export interface NodeChecks {
+  object: "node_checks";
+  node: string;
+  name: string;
+  state: CheckStateName;
+  passed: number;
+  failed_probes: number;
+  trusted: boolean;
+  checked_share: number;
+  barred_until_unix_s: number | null;
+  sentences: string[];
+  verdicts: CheckVerdict[];
+  withheld_nano?: number;
+  withheld_promo_nano?: number;
 }
 
 /** What the node reports of itself and no gateway has verified. */
@@ -2073,6 +2170,27 @@ export interface NodeReward {
 export interface NodeSensors {
   power_watts: number | null;
   gpus: GpuSensors[];
+}
+
+export interface NodeTierReport {
+  tier: TierName;
+  since: number | null;
+  next_tier: TierName | null;
+  keeps?: TierTerm[];
+  wants?: TierTerm[];
+}
+
+export interface NodeTrust {
+  node: string;
+  name: string;
+  tier: NodeTierReport;
+  reputation_ppm: number;
+  half_life_days: number;
+  facets: FacetReport[];
+  days?: RecordDayReport[];
+  era?: number;
+  reward?: NodeReward;
+  sentences?: string[];
 }
 
 /** How busy a node was, and what power it drew. */
@@ -2537,6 +2655,17 @@ export interface ReadinessCause {
   message: string;
 }
 
+/** What the record is computed from, by day. */
+export interface RecordDayReport {
+  day: string;
+  up_s: number;
+  known_s: number;
+  good_units: number;
+  bad_units: number;
+  checks_passed: number;
+  checks_failed: number;
+}
+
 export interface RegionNodes {
   region: string;
   nodes: Partial<Record<NodeStateName, number>>;
@@ -2608,6 +2737,7 @@ export interface ResponseObject {
   user: string | null;
   safety_identifier: string | null;
   prompt_cache_key: string | null;
+  conversation?: ConversationId;
 }
 
 export interface ResponseReasoning {
@@ -2749,6 +2879,33 @@ export interface StatusBody {
   id?: string | null;
 }
 
+export interface StoredChatChange {
+  metadata: Record<string, string> | null;
+}
+
+export interface StoredChatDeletion {
+  id: string;
+  object: "chat.completion.deleted";
+  deleted: boolean;
+}
+
+export interface StoredChatList {
+  object: "list";
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
+/** A page of the messages that a chat completion answers, each with an `id`. */
+export interface StoredChatMessageList {
+  object: "list";
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
 /** About a batch whose root the guardian made void. */
 export interface StruckDecision {
   action: "make_anew" | "post_again";
@@ -2784,6 +2941,42 @@ export interface TextCompletionChoice {
 export interface TierReward {
   weight_ppm: number;
   floor_ppm: number;
+}
+
+/** Lowest first. */
+export interface TierTable {
+  object: "list";
+  data: TierTableRow[];
+  window_days: number;
+}
+
+export interface TierTableRow {
+  tier: TierName;
+  nodes: number;
+  weight_ppm: number;
+  floor_ppm: number;
+  promote: TierTermRow | null;
+  keep: TierTermRow | null;
+}
+
+/** One term of the table, against what the network knows of the node. */
+export interface TierTerm {
+  name: "attestation" | "bond" | "checks_failed" | "checks_passed" | "completion" | "days" | "jobs" | "uptime";
+  have: number;
+  need: number;
+  met: boolean;
+  text: string;
+}
+
+export interface TierTermRow {
+  days: number;
+  uptime_ppm: number;
+  jobs: number;
+  completion_ppm: number;
+  checks_passed: number;
+  checks_failed: number;
+  bond_micro: number;
+  attested: boolean;
 }
 
 export interface TokenUsage {

@@ -13,6 +13,7 @@ import { useQueryChoice } from "@/lib/urlState";
 import { Electricity, powerCostPerDay, usePowerSettings } from "./earnings/Electricity";
 import { earningsTotals } from "./earnings/earningsTotals";
 import { LeaseIncome } from "./earnings/LeaseIncome";
+import { Rewards } from "./earnings/Rewards";
 
 const GROUPINGS = ["day", "model", "node"] as const;
 
@@ -96,6 +97,7 @@ export default function Earnings() {
         />
       </Section>
       {network.data?.chain && <LeaseIncome nodeNames={nodeNames} />}
+      <Rewards />
       {nodes.length > 0 && (
         <Section title="How busy each node was">
           <div className="card space-y-3 p-4">

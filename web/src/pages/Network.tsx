@@ -18,6 +18,7 @@ import { leasedNodes } from "@/market/leasedNodes";
 import { MatchStream } from "@/match/MatchStream";
 import { GetStarted } from "./network/GetStarted";
 import { Headline } from "./network/Headline";
+import { Tiers } from "./network/Tiers";
 
 const STATES: NodeStateName[] = ["online", "busy", "suspect", "paused", "draining", "offline"];
 const CHARTS: ChartSpec[] = [
@@ -112,6 +113,7 @@ export function Network() {
             <RegionTable regions={network.data?.regions ?? []} />
           </Section>
         </div>
+        <Tiers />
       </div>
     </div>
   );

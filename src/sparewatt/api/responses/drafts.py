@@ -21,14 +21,15 @@ from sparewatt.api.responses.writer import ResponseWriter
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import RetentionForbidden
 from sparewatt.inference.call import ModelCall
+from sparewatt.inference.responses.conversations import ConversationAddition
 from sparewatt.inference.responses.record import ResponseRecord
 from sparewatt.inference.responses.registry import ResponseRegistry
-from sparewatt.inference.responses.retention import Lifetime, lifetime_of, retention_note
+from sparewatt.inference.responses.retention import Lifetime, lifetime_of, require_day, retention_note
 from sparewatt.inference.responses.shelf import Shelf, require_shelf
 from sparewatt.policy.model import Retention
 from sparewatt.protocol.responses.chat_request import to_messages
 from sparewatt.protocol.responses.input_items import NewId, read_input
-from sparewatt.protocol.responses.item_ids import item_ids
+from sparewatt.protocol.responses.item_ids import item_ids, with_own_ids
 from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, ResponsesRequest
 from sparewatt.protocol.responses.response_object import new_response
 from sparewatt.protocol.responses.tools import read_tools
@@ -52,6 +53,8 @@ class ResponseDraft:
     """Where it is kept; None if it is not."""
     expires_at: dt.datetime | None
     """Until when it is kept."""
+    addition: ConversationAddition | None
+    """What the conversation gets that it belongs to; None if there is none."""
 
     def headers(self) -> dict[str, str]:
         """Unlike at OpenAI, a response is stored only if the request says so; this header tells what holds."""
@@ -81,6 +84,7 @@ async def draft_response(
     items = read_input(request.input, new_id=new_id)
     conversation = await conversation_of(parsed, items, shelf, history=history)
     messages = to_messages(conversation.items, instructions=request.instructions)
+    addition = _addition(request, shelf, with_own_ids(conversation.own, new_id=new_id), retention)
     record = _record(shelf, lifetime, conversation.own if lifetime == "day" else items)
     in_background = bool(request.background)
     return ResponseDraft(
@@ -91,6 +95,7 @@ async def draft_response(
         new_id=new_id,
         conversation=conversation,
         record=record,
+        addition=addition,
         expires_at=await record.begin(response, in_background=in_background) if record is not None else None,
     )
 
@@ -107,6 +112,16 @@ def _lifetime(request: ResponsesRequest, shelf: Shelf | None, retention: Retenti
             param="background",
         )
     return lifetime
+
+
+def _addition(
+    request: ResponsesRequest, shelf: Shelf | None, own: list[Json], retention: Retention
+) -> ConversationAddition | None:
+    """Raises RetentionForbidden."""
+    if shelf is None or request.conversation_id is None:
+        return None
+    require_day(retention, param="conversation")
+    return ConversationAddition(shelf.conversations, request.conversation_id, own)
 
 
 def _record(shelf: Shelf | None, lifetime: Lifetime | None, items: list[Json]) -> ResponseRecord | None:
@@ -148,6 +163,7 @@ class ResponseDrafts:
                     translator=ResponseTranslator(draft.response, new_id=draft.new_id),
                     key_id=caller.principal.key_id,
                     record=draft.record,
+                    addition=draft.addition,
                     clock=self.clock,
                 )
                 registry.add(writer)

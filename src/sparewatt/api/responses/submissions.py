@@ -39,7 +39,7 @@ from sparewatt.policy.model import Retention
 from sparewatt.protocol.responses.chat_request import to_chat
 from sparewatt.protocol.responses.compaction import expanded_items
 from sparewatt.protocol.responses.input_items import NewId, reference_ids, refuse_stray_outputs, resolved_items
-from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, ResponsesRequest, parse_request
 from sparewatt.protocol.responses.tools import ToolSelection
 
 
@@ -127,10 +127,10 @@ async def conversation_of(
 ) -> Conversation:
     """`history`: what the previous response left, where the caller has it.
 
-    Raises PreviousResponseNotFound, ItemNotFound or InvalidField.
+    Raises PreviousResponseNotFound, ConversationNotFound, ItemNotFound or InvalidField.
     """
     if history is None:
-        history = await _history_of(parsed.request.previous_response_id, shelf)
+        history = await _history_of(parsed.request, shelf)
     wanted = reference_ids([*history, *items])
     if wanted and shelf is None:
         raise item_not_found(wanted[0])
@@ -147,7 +147,10 @@ async def conversation_of(
     return Conversation(conversation, own)
 
 
-async def _history_of(previous: str | None, shelf: Shelf | None) -> list[Json]:
+async def _history_of(request: ResponsesRequest, shelf: Shelf | None) -> list[Json]:
+    previous, conversation = request.previous_response_id, request.conversation_id
+    if conversation is not None:
+        return await require_shelf(shelf, param="conversation").conversations.history(conversation)
     if previous is None:
         return []
     if shelf is None:

@@ -10,6 +10,7 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.errors import JobFailed
 from sparewatt.core.ids import KeyId
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
+from sparewatt.inference.responses.conversations import ConversationAddition
 from sparewatt.inference.responses.event_log import EventLog
 from sparewatt.inference.responses.record import ResponseRecord
 from sparewatt.inference.service import Submission
@@ -29,6 +30,8 @@ class ResponseWriter:
     key_id: KeyId
     record: ResponseRecord | None
     """Where it is kept; None if it is not."""
+    addition: ConversationAddition | None
+    """What the conversation gets that it belongs to."""
     clock: Clock
     has_begun: bool = False
     """Whether the client knows of it. One that has not begun is dropped without a trace."""
@@ -105,6 +108,8 @@ class ResponseWriter:
 
     async def _store(self) -> None:
         """A response that could not be stored is still an answer: its `store` becomes false."""
+        if self.addition is not None:
+            await self.addition.add(self.response)
         if self.record is None or not await self.record.finish(self.response):
             self.record = None
             self.translator.response = self.response | {"store": False}

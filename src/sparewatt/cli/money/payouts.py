@@ -177,7 +177,7 @@ def fetch_batch(
     leaves: list[PayoutLeaf] = []
     after: str | None = None
     for _ in range(PAGES_MAX + 50):
-        query = {"limit": PAGE_LINES, "after": after, "pool": pool}
+        query = {"limit": PAGE_LINES, "after": after, "pool": None if pool == "earned" else pool}
         path = path_with_query(path_of("payouts", "batches", str(epoch)), query)
         page = client.get(path).parse(PayoutBatchLeaves)
         leaves += page.data

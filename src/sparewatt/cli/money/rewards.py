@@ -10,8 +10,7 @@ from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_of, path_with_query
 from sparewatt.cli.context import network_options
 from sparewatt.cli.groups import DefaultGroup, examples
-from sparewatt.cli.money.credits import amount_body
-from sparewatt.cli.money.statements import PAGE_LINES, account_option
+from sparewatt.cli.money.statements import PAGE_LINES, account_option, amount_body
 from sparewatt.cli.output import Column, left, right
 from sparewatt.core.money import format_usd
 from sparewatt.protocol.api.rewards import (

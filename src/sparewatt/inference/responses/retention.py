@@ -17,13 +17,19 @@ def lifetime_of(*, store: bool | None, allowed: Retention, has_key: bool) -> Lif
     """
     if store is None:
         return "hour" if has_key and allowed != "none" else None
-    if store and allowed != "day":
+    if store:
+        require_day(allowed, param="store")
+    return "day" if store else None
+
+
+def require_day(allowed: Retention, *, param: str | None) -> None:
+    """Before something is stored. Raises RetentionForbidden."""
+    if allowed != "day":
         raise RetentionForbidden(
             f"A policy of the network, the account, the key or the request says retention={allowed}, so nothing can be "
-            "stored for a day. Leave 'store' out, and send the whole conversation as 'input'.",
-            param="store",
+            "stored for a day. Leave out what stores, and send the whole conversation as 'input'.",
+            param=param,
         )
-    return "day" if store else None
 
 
 def retention_note(allowed: Retention) -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import datetime as dt
 from collections.abc import Callable, Iterable
-from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from sparewatt.accounts.keys import bearer_secret
 from sparewatt.accounts.principal import Principal
-from sparewatt.accounts.sealer import Sealer
 from sparewatt.core.errors import (
     InternalError,
     InvalidField,
@@ -27,17 +24,17 @@ from sparewatt.core.errors import (
 from sparewatt.core.ids import KeyId
 from sparewatt.core.limits import MIB, RESPONSES_STORED_BYTES_PER_KEY_MAX, RESPONSES_STORED_PER_KEY_MAX
 from sparewatt.core.rng import Rng
+from sparewatt.inference.responses.conversations import ConversationShelf
+from sparewatt.inference.responses.document_shelf import DocumentShelf
+from sparewatt.inference.responses.json_sealer import JsonSealer
 from sparewatt.inference.responses.retention import retention_note
 from sparewatt.policy.model import Retention
 from sparewatt.protocol.responses.input_items import REFERENCE
 from sparewatt.protocol.responses.item_ids import response_of
 from sparewatt.protocol.responses.request import Json
 from sparewatt.protocol.responses.response_object import failed
+from sparewatt.store.documents import DocumentStore
 from sparewatt.store.responses import ANCESTORS_MAX, ResponseStore, SealedResponse
-
-_T = TypeVar("_T")
-_AT_ONCE_BYTES = MIB // 4
-"""So much is sealed or opened on the event loop, which takes about a millisecond; more in a thread."""
 
 _COMPACTION = "compaction"
 
@@ -54,19 +51,23 @@ class Shelf:
     """What one API key keeps: for a day what it asked to store, for an hour what it needs to go on."""
 
     def __init__(
-        self, key_id: KeyId, secret: str, *, store: ResponseStore, rng: Rng, retention: Retention = "day"
+        self,
+        key_id: KeyId,
+        secret: str,
+        *,
+        store: ResponseStore,
+        documents: DocumentStore,
+        rng: Rng,
+        retention: Retention = "day",
     ) -> None:
         """`retention`: the longest that the standing policies allow; errors tell it."""
         self.key_id = key_id
         self.retention: Retention = retention
-        self._secret = secret
         self._store = store
-        self._rng = rng
-
-    @cached_property
-    def _sealer(self) -> Sealer:
-        """Made on first use: some requests keep nothing, and deriving a key takes a tenth of a millisecond."""
-        return Sealer(self._secret.encode(errors="surrogatepass"), purpose=b"sparewatt responses", rng=self._rng)
+        self._json = JsonSealer(secret, purpose=b"sparewatt responses", rng=rng)
+        sealer = JsonSealer(secret, purpose=b"sparewatt documents", rng=rng)
+        self.documents = DocumentShelf(key_id, sealer, store=documents)
+        self.conversations = ConversationShelf(self.documents)
 
     async def put(self, response: Json, items: list[Json]) -> dt.datetime:
         """Store a response that begins. Returns until when it is kept. Raises StorageFull."""
@@ -158,13 +159,13 @@ class Shelf:
 
     def seal_items(self, items: list[Json]) -> str:
         """Items that the client keeps, and sends back as one compaction."""
-        sealed = self._sealer.seal(msgspec.json.encode(items), bound_to=_COMPACTION)
+        sealed = self._json.sealer.seal(msgspec.json.encode(items), bound_to=_COMPACTION)
         return base64.urlsafe_b64encode(sealed).decode()
 
     def open_items(self, sealed: str) -> list[Json]:
         """Raises InvalidField if this key did not seal it."""
         try:
-            plain = self._sealer.open(base64.urlsafe_b64decode(sealed), bound_to=_COMPACTION)
+            plain = self._json.sealer.open(base64.urlsafe_b64decode(sealed), bound_to=_COMPACTION)
             items: list[Json] = msgspec.json.decode(plain)
         except (ValueError, binascii.Error):
             raise InvalidField(
@@ -173,35 +174,35 @@ class Shelf:
         return items
 
     async def _open(self, row: SealedResponse) -> StoredResponse:
-        stored_input = await self._unseal(row.input, f"{row.id}/input")
+        stored_input = await self._json.open(row.input, bound_to=f"{row.id}/input")
         items: list[Json] = stored_input["items"]
         if row.output is not None:
-            return StoredResponse(await self._unseal(row.output, f"{row.id}/output"), items, is_over=True)
-        response: Json = stored_input["response"]
+            response: Json = await self._json.open(row.output, bound_to=f"{row.id}/output")
+            return StoredResponse(response, items, is_over=True)
+        response = stored_input["response"]
         if row.abandoned:
             response = failed(response, InternalError("The gateway that wrote this answer was lost."))
         return StoredResponse(response, items, is_over=row.abandoned)
 
     async def _seal_input(self, response: Json, items: list[Json]) -> bytes:
-        return await self._seal({"response": response, "items": items}, f"{response['id']}/input")
+        return await self._json.seal({"response": response, "items": items}, bound_to=f"{response['id']}/input")
 
     async def _seal_output(self, response: Json) -> bytes:
-        return await self._seal(response, f"{response['id']}/output")
-
-    async def _seal(self, value: Json, bound_to: str) -> bytes:
-        plain = msgspec.json.encode(value)
-        return await _run(len(plain), lambda: self._sealer.seal(plain, bound_to=bound_to))
-
-    async def _unseal(self, sealed: bytes, bound_to: str) -> Json:
-        plain = await _run(len(sealed), lambda: self._sealer.open(sealed, bound_to=bound_to))
-        value: dict[str, Any] = msgspec.json.decode(plain)
-        return value
+        return await self._json.seal(response, bound_to=f"{response['id']}/output")
 
 
 class ShelfFactory:
-    def __init__(self, *, store: ResponseStore, rng: Rng, retention_of: Callable[[Principal], Retention]) -> None:
+    def __init__(
+        self,
+        *,
+        store: ResponseStore,
+        documents: DocumentStore,
+        rng: Rng,
+        retention_of: Callable[[Principal], Retention],
+    ) -> None:
         """`retention_of`: the longest that the policies of network, account and key let anything be kept."""
         self._store = store
+        self._documents = documents
         self._rng = rng
         self._retention_of = retention_of
 
@@ -212,17 +213,17 @@ class ShelfFactory:
         """
         if principal.key is None or authorization is None:
             return None
-        retention = self._retention_of(principal)
-        secret = bearer_secret(authorization)
-        return Shelf(principal.key.id, secret, store=self._store, rng=self._rng, retention=retention)
+        return Shelf(
+            principal.key.id,
+            bearer_secret(authorization),
+            store=self._store,
+            documents=self._documents,
+            rng=self._rng,
+            retention=self._retention_of(principal),
+        )
 
 
-async def _run(n_bytes: int, work: Callable[[], _T]) -> _T:
-    """Here if it is short, else in a thread."""
-    return work() if n_bytes <= _AT_ONCE_BYTES else await asyncio.to_thread(work)
-
-
-def require_shelf(shelf: Shelf | None, *, param: str) -> Shelf:
+def require_shelf(shelf: Shelf | None, *, param: str | None) -> Shelf:
     """Raises UnsupportedParameter."""
     if shelf is None:
         raise UnsupportedParameter(

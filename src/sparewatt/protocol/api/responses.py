@@ -51,6 +51,10 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     """In dollars. Absent on a network without billing."""
 
 
+class ConversationId(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+
+
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     """A response in its current state. A field that the request did not set has its default here."""
 
@@ -92,6 +96,8 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None
     safety_identifier: str | None
     prompt_cache_key: str | None
+    conversation: ConversationId | UnsetType = UNSET
+    """That it went on from and was added to."""
 
 
 class ResponseDeletion(msgspec.Struct, frozen=True, kw_only=True):

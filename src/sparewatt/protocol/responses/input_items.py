@@ -15,7 +15,7 @@ REFERENCE = "item_reference"
 """The type of an item that stands for one of an earlier response."""
 ROLES = ("user", "assistant", "system", "developer")
 _TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
-_PREFIXES = {
+ITEM_PREFIXES = {
     "message": "msg",
     "function_call": "fc",
     "function_call_output": "fco",
@@ -31,6 +31,12 @@ def read_input(given: str | Sequence[Json] | None, *, new_id: NewId) -> list[Jso
     if isinstance(given, str):
         return [_message({"role": "user", "content": given}, at="input", new_id=new_id)]
     return [_item(item, at=f"input[{i}]", new_id=new_id) for i, item in enumerate(given)]
+
+
+def read_stored_items(given: Sequence[Json], *, at: str, new_id: NewId) -> list[Json]:
+    """Items of a conversation: with ids of ours, and none by reference. Raises InvalidField or UnsupportedParameter."""
+    unnamed = [{name: value for name, value in item.items() if name != "id"} for item in given]
+    return [_item(item, at=f"{at}[{i}]", new_id=new_id) for i, item in enumerate(unnamed)]
 
 
 def _item(item: Json, *, at: str, new_id: NewId) -> Json:
@@ -51,7 +57,7 @@ def _item(item: Json, *, at: str, new_id: NewId) -> Json:
             return {"id": _text(item, "id", at=at), "type": REFERENCE}
         case _:
             raise UnsupportedParameter(
-                f"Items of the type {str(kind)[:40]!r} are not supported here. Types: {', '.join(_PREFIXES)}, "
+                f"Items of the type {str(kind)[:40]!r} are not supported here. Types: {', '.join(ITEM_PREFIXES)}, "
                 f"{REFERENCE}.",
                 param=f"{at}.type",
             )
@@ -164,7 +170,7 @@ def _reasoning(item: Json, *, at: str, new_id: NewId) -> Json:
 
 def _identified(item: Json, kind: str, *, new_id: NewId) -> Json:
     given = item.get("id")
-    item_id = given if isinstance(given, str) and 1 <= len(given) <= 200 else new_id(_PREFIXES[kind])
+    item_id = given if isinstance(given, str) and 1 <= len(given) <= 200 else new_id(ITEM_PREFIXES[kind])
     return item | {"id": item_id, "type": kind}
 
 

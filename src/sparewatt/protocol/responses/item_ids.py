@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 
-from sparewatt.protocol.responses.input_items import NewId
+from sparewatt.protocol.responses.input_items import ITEM_PREFIXES, NewId
+from sparewatt.protocol.responses.request import Json
 
 _RESPONSE = "resp_"
 _ITEM_ID = re.compile(r"[a-z]{1,8}_([0-9a-z]{1,60})_[0-9]{1,6}")
@@ -21,3 +23,11 @@ def response_of(item_id: str) -> str | None:
     """The response that an item belongs to; None if the id was not made here."""
     found = _ITEM_ID.fullmatch(item_id)
     return f"{_RESPONSE}{found[1]}" if found is not None else None
+
+
+def with_own_ids(items: Sequence[Json], *, new_id: NewId) -> list[Json]:
+    """The same items; an id that a client made up is replaced, since it may say anything."""
+    return [
+        item if response_of(item["id"]) is not None else item | {"id": new_id(ITEM_PREFIXES[item["type"]])}
+        for item in items
+    ]

@@ -25,6 +25,8 @@ CREATE TABLE era_nodes (
     failed             bigint NOT NULL,
     checks_passed      bigint NOT NULL,
     checks_failed      bigint NOT NULL,
+    good_units         bigint NOT NULL,      -- jobs in millionths, by what was at risk
+    bad_units          bigint NOT NULL,
     availability_micro bigint NOT NULL,
     uptime_micro       bigint NOT NULL,
     quality_micro      bigint NOT NULL,

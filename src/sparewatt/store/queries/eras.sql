@@ -22,9 +22,10 @@ ON CONFLICT DO NOTHING RETURNING era
 
 -- name: insert_era_nodes
 INSERT INTO era_nodes (era, until, node_id, account_id, up_s, known_s, done, failed, checks_passed, checks_failed,
-    availability_micro, uptime_micro, quality_micro)
+    good_units, bad_units, availability_micro, uptime_micro, quality_micro)
 SELECT $1, to_timestamp($2::float8), new.* FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
-    $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[]) AS new
+    $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[],
+    $15::bigint[]) AS new
 
 -- name: era_work
 -- What other accounts had done by each node, by payer. A failed attempt is in the books only if something was delivered,
@@ -77,6 +78,16 @@ SELECT e.node_id, count(DISTINCT ((e.until - interval '1 second') AT TIME ZONE '
     sum(e.checks_failed)::bigint AS checks_failed
 FROM era_nodes e WHERE e.until > to_timestamp($1::float8) GROUP BY e.node_id ORDER BY e.node_id LIMIT $2
 
+-- name: record_days
+-- What a node's record follows from, by the day in which an era ended.
+SELECT (extract(epoch FROM e.until)::bigint - 1) / 86400 AS day, sum(e.up_s)::bigint AS up_s,
+    sum(e.known_s)::bigint AS known_s, sum(e.good_units)::bigint AS good_units, sum(e.bad_units)::bigint AS bad_units,
+    sum(e.checks_passed)::bigint AS checks_passed, sum(e.checks_failed)::bigint AS checks_failed
+FROM era_nodes e WHERE e.node_id = $1 AND e.until > to_timestamp($2::float8) GROUP BY day ORDER BY day LIMIT $3
+
+-- name: last_reward_of
+SELECT max(era) FROM era_nodes WHERE node_id = $1
+
 -- name: node_payees
 -- Where a node's rewards go: its owner's address; or, if the owner wants a bond of it, that of its provider.
 SELECT n.id AS node_id, n.account_id, coalesce(CASE WHEN b.node_id IS NOT NULL THEN p.address END, a.chain_address) AS payee
@@ -101,9 +112,6 @@ INSERT INTO rewards_to_bond (node_id) VALUES ($1) ON CONFLICT DO NOTHING
 
 -- name: drop_reward_to_bond
 DELETE FROM rewards_to_bond WHERE node_id = $1
-
--- name: is_reward_to_bond
-SELECT EXISTS (SELECT FROM rewards_to_bond WHERE node_id = $1)
 
 -- name: accounts_at
 SELECT address, account_id FROM (

@@ -76,7 +76,7 @@ async def test_an_error_before_the_first_token_is_an_http_error_and_nothing_is_s
 
 async def test_a_malformed_answer_of_a_node_is_an_error() -> None:
     async with on_stage() as stage:
-        stage.node.answer_when_asked(b'{"choices":[{"message":{"content":5}}]}')
+        stage.node.answer_when_asked(b'{"choices":[{"message":5}]}')
         reply = await stage.post({"store": True})
         assert (reply.status, (await error_of(reply))["code"]) == (502, "node_failed")
 

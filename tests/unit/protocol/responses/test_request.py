@@ -35,7 +35,7 @@ def test_metadata_may_have_sixteen_pairs() -> None:
     assert len(parsed_request(metadata={str(i): "x" * 512 for i in range(16)}).request.metadata or {}) == 16
 
 
-@pytest.mark.parametrize(("field", "value"), [("conversation", "conv_1"), ("prompt", {"id": "pmpt_1"})])
+@pytest.mark.parametrize(("field", "value"), [("prompt", {"id": "pmpt_1"})])
 def test_fields_that_cannot_be_ignored_are_refused(field: str, value: object) -> None:
     with pytest.raises(UnsupportedParameter) as caught:
         parsed_request(**{field: value})

@@ -20,7 +20,7 @@ def payee(number: int) -> str:
 def a_node(number: int = 1, **changes: Any) -> NodeEraInputs:
     """Verified in full, up all day, without a failure."""
     payers = changes.pop("payers_micro", [300_000] * 4)
-    given = {
+    given: dict[str, Any] = {
         "node": f"node{number}",
         "payee": payee(number),
         "gpu_class": "rtx24",
@@ -41,7 +41,7 @@ def a_node(number: int = 1, **changes: Any) -> NodeEraInputs:
 
 
 def an_era(*nodes: NodeEraInputs, validators: list[ValidatorEraInputs] | None = None, **changes: Any) -> EraInputs:
-    given = {
+    given: dict[str, Any] = {
         "era": 1,
         "since": 0,
         "until": DAY_S,
