@@ -46,7 +46,7 @@ class ConversationEndpoints:
         body = await read_json(request, NewConversation, limit=REQUEST_BODY_BYTES_MAX)
         check_metadata(body.metadata or {})
         items = read_stored_items(body.items or [], at="items", new_id=self.make_id)
-        conversation = {
+        conversation: Json = {
             "id": self.make_id("conv"),
             "created_at": int(self.clock.unix_s()),
             "metadata": body.metadata or {},
