@@ -19,6 +19,7 @@ export type LimitReset = "daily" | "monthly" | "weekly";
 export type MatchBidState = "certified" | "committed" | "eligible" | "lost" | "refused" | "rejected" | "standby" | "uncertified" | "unrevealed" | "won";
 export type MatchPhaseName = "certified" | "commit" | "matched" | "over" | "reveal" | "unmatched" | "vote";
 export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
+export type MessageStopReason = "end_turn" | "max_tokens" | "refusal" | "stop_sequence" | "tool_use";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OrderStateName = "closed" | "expired" | "matched" | "open" | "unmatched";
@@ -67,6 +68,29 @@ export interface AmountBody {
   id?: string | null;
 }
 
+export interface AnthropicError {
+  type: "error";
+  error: { type: string; message: string; };
+  request_id: string;
+}
+
+/** A model as Anthropic's clients read it: to a request with the header `anthropic-version`. */
+export interface AnthropicModel {
+  type: "model";
+  id: string;
+  display_name: string;
+  created_at: string;
+  lifecycle: "active";
+  max_input_tokens: number | null;
+}
+
+export interface AnthropicModelList {
+  data: AnthropicModel[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
 /** An API key without the key itself. A limit of null is none of the key's own. */
 export interface ApiKey {
   id: string;
@@ -87,6 +111,18 @@ export interface ApiKey {
 export interface ApiKeyList {
   object: "list";
   data: ApiKey[];
+}
+
+/** An answer in Anthropic's shape. */
+export interface AssistantMessage {
+  id: string;
+  type: "message";
+  role: "assistant";
+  model: string;
+  content: Record<string, unknown>[];
+  stop_reason: MessageStopReason | null;
+  stop_sequence: string | null;
+  usage: MessageUsage;
 }
 
 /** What one node earned with one attempt of a job. Fee and both nets sum to what the payer paid for the attempt. */
@@ -1525,6 +1561,51 @@ export interface MatchVoter {
   problem: string | null;
 }
 
+export interface MessageCountRequest {
+  model: string;
+  messages: ({ role: "user" | "assistant" | "system"; content: string | Record<string, unknown>[]; })[];
+  system?: string | Record<string, unknown>[] | null;
+  stream?: boolean | null;
+  stop_sequences?: string[] | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: Record<string, unknown> | null;
+  thinking?: { type: "enabled" | "adaptive" | "disabled"; } | null;
+  output_config?: Record<string, unknown> | null;
+  provider?: Record<string, unknown>;
+}
+
+export interface MessageTokenCount {
+  input_tokens: number;
+}
+
+export interface MessageUsage {
+  input_tokens: number;
+  cache_creation_input_tokens: number;
+  cache_read_input_tokens: number;
+  output_tokens: number;
+  cost?: number;
+}
+
+export interface MessagesRequest {
+  model: string;
+  messages: ({ role: "user" | "assistant" | "system"; content: string | Record<string, unknown>[]; })[];
+  system?: string | Record<string, unknown>[] | null;
+  stream?: boolean | null;
+  stop_sequences?: string[] | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: Record<string, unknown> | null;
+  thinking?: { type: "enabled" | "adaptive" | "disabled"; } | null;
+  output_config?: Record<string, unknown> | null;
+  provider?: Record<string, unknown>;
+  max_tokens: number | null;
+}
+
 export interface Model {
   id: string;
   object: "model";
@@ -1804,6 +1885,149 @@ export interface OfferPriceRange {
   least_usd: string;
   median_usd: string;
   dearest_usd: string;
+}
+
+export interface OllamaChatAnswer {
+  role: "assistant";
+  content: string;
+  thinking?: string;
+  tool_calls?: Record<string, unknown>[];
+}
+
+export interface OllamaChatReply {
+  model: string;
+  created_at: string;
+  done: boolean;
+  done_reason?: "length" | "load" | "stop" | "unload";
+  total_duration?: number;
+  load_duration?: number;
+  prompt_eval_count?: number;
+  prompt_eval_duration?: number;
+  eval_count?: number;
+  eval_duration?: number;
+  message: OllamaChatAnswer;
+}
+
+export interface OllamaChatRequest {
+  model: string;
+  stream?: boolean | null;
+  format?: "" | "json" | Record<string, unknown> | null;
+  options?: Record<string, unknown> | null;
+  think?: boolean | "low" | "medium" | "high" | "max" | null;
+  provider?: Record<string, unknown>;
+  messages?: ({ role: "system" | "user" | "assistant" | "tool"; content?: string | null; images?: string[] | null; tool_calls?: Record<string, unknown>[] | null; tool_name?: string | null; })[] | null;
+  tools?: Record<string, unknown>[] | null;
+}
+
+export interface OllamaEmbedRequest {
+  model: string;
+  input: string | string[];
+  dimensions?: number | null;
+}
+
+export interface OllamaEmbedding {
+  embedding: number[];
+}
+
+export interface OllamaEmbeddings {
+  model: string;
+  embeddings: number[][];
+  total_duration: number;
+  load_duration: number;
+  prompt_eval_count: number;
+}
+
+export interface OllamaError {
+  error: string;
+}
+
+export interface OllamaGenerateReply {
+  model: string;
+  created_at: string;
+  done: boolean;
+  done_reason?: "length" | "load" | "stop" | "unload";
+  total_duration?: number;
+  load_duration?: number;
+  prompt_eval_count?: number;
+  prompt_eval_duration?: number;
+  eval_count?: number;
+  eval_duration?: number;
+  response: string;
+  thinking?: string;
+}
+
+export interface OllamaGenerateRequest {
+  model: string;
+  stream?: boolean | null;
+  format?: "" | "json" | Record<string, unknown> | null;
+  options?: Record<string, unknown> | null;
+  think?: boolean | "low" | "medium" | "high" | "max" | null;
+  provider?: Record<string, unknown>;
+  prompt?: string | null;
+  suffix?: string | null;
+  system?: string | null;
+  raw?: boolean | null;
+  images?: string[] | null;
+}
+
+export interface OllamaModel {
+  name: string;
+  model: string;
+  modified_at: string;
+  size: number;
+  digest: string;
+  details: OllamaModelDetails;
+}
+
+export interface OllamaModelDetails {
+  parent_model: string;
+  format: string;
+  family: string;
+  families: string[];
+  parameter_size: string;
+  quantization_level: string;
+}
+
+export interface OllamaModelInfo {
+  modelfile: string;
+  parameters: string;
+  template: string;
+  modified_at: string;
+  details: OllamaModelDetails;
+  model_info: Record<string, unknown>;
+  capabilities: string[];
+}
+
+export interface OllamaModelList {
+  models: OllamaModel[];
+}
+
+export interface OllamaPromptRequest {
+  model: string;
+  prompt: string;
+}
+
+/** A model that some node has loaded. */
+export interface OllamaRunningModel {
+  name: string;
+  model: string;
+  size: number;
+  digest: string;
+  details: OllamaModelDetails;
+  context_length: number;
+}
+
+export interface OllamaRunningModelList {
+  models: OllamaRunningModel[];
+}
+
+export interface OllamaShowRequest {
+  model?: string | null;
+  name?: string | null;
+}
+
+export interface OllamaVersion {
+  version: string;
 }
 
 /** An invitation or a password reset token. The gateway stores only its hash, so it is shown only here. */
