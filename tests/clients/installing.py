@@ -45,6 +45,15 @@ def python_from_lock(lock: Path, home: Path) -> Path:
     return python
 
 
+def python_with_agents() -> Path:
+    """The interpreter of an environment that holds OpenAI's Agents SDK."""
+    return python_from_lock(CLIENTS / "agents.lock", ROOT / ".venv-agents")
+
+
+def ai_sdk_package() -> Path:
+    return node_package("ai")
+
+
 def node_package(name: str = "node") -> Path:
     """The folder of a Node package, its dependencies installed."""
     folder = CLIENTS / name

@@ -13,7 +13,7 @@ import click
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.testing.engine.batch_driver import batch_limits
 from sparewatt.testing.engine.engine import running_engine
-from sparewatt.testing.engine.settings import DIALECTS, EngineKind, EngineSettings
+from sparewatt.testing.engine.settings import CAPABILITIES, DIALECTS, EngineKind, EngineSettings
 
 _RATE = click.FloatRange(min=0)
 
@@ -46,7 +46,7 @@ _RATE = click.FloatRange(min=0)
     "--capability",
     "capabilities",
     multiple=True,
-    default=get_args(Capability),
+    default=CAPABILITIES,
     show_default=False,
     type=click.Choice(get_args(Capability)),
     help="What it advertises; may be repeated. Default: everything.",
@@ -64,6 +64,7 @@ _RATE = click.FloatRange(min=0)
 )
 @click.option("--metrics/--no-metrics", default=True, help="Whether SGLang or llama.cpp has a metrics page.")
 @click.option("--quantization", help="Quantization of the weights, as reported.")
+@click.option("--weights", type=int, default=0, help="Others write other answers, under the same name.")
 @click.option("--max-num-seqs", type=click.IntRange(1, 4096), default=256, help="batching: sequences at once.")
 @click.option("--chunk-tokens", type=click.IntRange(min=1), default=2048, help="Tokens of one iteration.")
 @click.option("--kv-tokens", type=click.IntRange(min=1), default=65_536, help="batching: tokens in the KV cache.")

@@ -82,7 +82,7 @@ async def test_every_error_is_answered_with_all_four_keys(kind: type[SparewattEr
         ("GET", "/nowhere", 404, "not_found"),
         ("GET", "/v1", 404, "not_found"),
         ("PUT", "/v1/models", 405, "method_not_allowed"),
-        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+        ("GET", "/v1/completions", 405, "method_not_allowed"),
         ("GET", "/v1/models", 401, "invalid_api_key"),
         ("POST", "/v1/chat/completions", 401, "invalid_api_key"),
     ],

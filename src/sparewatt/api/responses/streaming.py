@@ -12,14 +12,17 @@ from time import monotonic
 
 from aiohttp import web
 
+from sparewatt.api.responses.writer import ResponseWriter
 from sparewatt.core.errors import InternalError, SparewattError
 from sparewatt.core.limits import CLIENT_WRITE_S, KEEP_ALIVE_S
 from sparewatt.core.log import Logger
 from sparewatt.edge.exchange import STREAM_HEADERS
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.responses.event_log import EventLog
-from sparewatt.protocol.responses.events import ResponseEventWriter, as_sse
+from sparewatt.protocol.responses.events import DONE, ResponseEventWriter, as_sse
+from sparewatt.protocol.responses.request import Json
 
+SendBytes = Callable[[list[bytes]], Awaitable[None]]
 _log = Logger("sparewatt.gateway")
 
 
@@ -92,6 +95,18 @@ class EventStream:
                     await self.send([self._keep_alive_event])
                 except (TimeoutError, ConnectionError):
                     return  # the next event fails likewise, and ends the stream
+
+
+async def write_sse(writer: ResponseWriter, send: SendBytes) -> None:
+    """All events of a response; the end mark only if it did not fail."""
+
+    async def send_encoded(events: list[Json]) -> None:
+        await send([as_sse(event) for event in events])
+
+    await writer.begin(send_encoded)
+    await writer.stream(send_encoded)
+    if writer.translator.failure is None:
+        await send([DONE])
 
 
 async def is_overdue(beginning: Awaitable[None]) -> bool:

@@ -8,7 +8,7 @@ An answer that cannot be continued ends in an error event, never in a bare end o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -53,6 +53,14 @@ RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
 
 
+class AnswerObserver(Protocol):
+    """Is called for every whole answer of one node, on the request path: it must be cheap."""
+
+    def on_answer(self, job: Job, record: AttemptRecord, attempt: Attempt, data: bytes) -> None:
+        """`data`: the reply, if it is not streamed."""
+        ...
+
+
 class RunContext(NamedTuple):
     """What all jobs of a gateway share."""
 
@@ -63,6 +71,7 @@ class RunContext(NamedTuple):
     continuations: ContinuationCandidates
     hedges: HedgeBudget
     on_over: Callable[[JobRun], None]
+    answers: AnswerObserver | None = None
 
 
 class JobRun:
@@ -226,6 +235,8 @@ class JobRun:
         if data:
             self._send(data)
         self._bill.settle(self._attempt)
+        if self._context.answers is not None and self._attempt is not None and self._seam is None:
+            self._context.answers.on_answer(self.job, self.record.attempts[-1], self._attempt, data)
         is_possible = self._learn_speed()
         self._close_attempt(Outcome.DONE, None)
         self._succeed(is_possible=is_possible)
@@ -257,7 +268,7 @@ class JobRun:
     def _is_agreed(self, record: AttemptRecord, error: ServerError) -> bool:
         """Whether a second node gives the like; then the client hears it, in our words."""
         if self._review is None:
-            self._review = RefusalReview(self._table, self.job.match.model)
+            self._review = RefusalReview(self._table, self.job.match.model, self.job.call.needs)
         owners = self._review.owners
         is_last_owner = bool(owners) and self._selector.best_of_others(self.job, owners) is None
         agreed = self._review.add(record, error, any_owner=is_last_owner)

@@ -28,6 +28,10 @@ EngineDialect = Literal["sparewatt"] | ServerKind
 DIALECTS: tuple[EngineDialect, ...] = ("sparewatt", *get_args(ServerKind))
 
 
+CAPABILITIES: tuple[Capability, ...] = tuple(each for each in get_args(Capability) if each != "tools_generic")
+"""All that a server can have by itself."""
+
+
 class EngineContextTooLong(BadRequest):
     code = "context_length_exceeded"
 
@@ -83,7 +87,7 @@ class EngineSettings:
     n_params: int = 1_000_000_000
     n_embd: int = 64
     prefix_cache_tokens: int = 0
-    capabilities: tuple[Capability, ...] = get_args(Capability)
+    capabilities: tuple[Capability, ...] = CAPABILITIES
     """Only what the engine advertises; it serves all of them anyway."""
     fail_rate: float = 0.0
     seed: int = 0
@@ -92,6 +96,8 @@ class EngineSettings:
     metrics: bool = True
     """Whether it has a `/metrics` page, where a server may have none."""
     quantization: str | None = None
+    weights: int = 0
+    """Other weights write other answers, whatever the model is called."""
     max_num_seqs: int = 256
     chunk_tokens: int = 2048
     kv_tokens: int = 65_536
