@@ -92,4 +92,5 @@ def test_what_open_webui_asks_is_answered_in_ollamas_protocol(shared_network: Ne
     assert all(piece["done"] is False for piece in pieces)
     assert (last["done"], last["eval_count"] > 0) == (True, True)
     said = [each["message"] for each in (*pieces, last)]
-    assert any(message["content"] or message.get("tool_calls") for message in said)
+    is_cut = last["done_reason"] == "length"  # a call that was cut off is left out
+    assert is_cut or any(message["content"] or message.get("tool_calls") for message in said)
