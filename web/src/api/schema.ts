@@ -4,7 +4,7 @@
 export type ActorName = "network" | "provider" | "renter" | "validators";
 export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
-export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "tools_generic" | "vision";
 export type ChosenStatus = "active" | "left" | "maintenance";
 export type DepositWarningName = "deposit_empty" | "deposit_low";
 export type EgressName = "none" | "public";
@@ -1612,6 +1612,7 @@ export interface NetworkModel {
   measured: number;
   quantizations: string[];
   context_length: number | null;
+  capabilities: string[];
   prompt_usd_per_mtok: PriceRange;
   completion_usd_per_mtok: PriceRange;
 }
