@@ -158,7 +158,7 @@ def answers_of(model: Path, quantization: str, count: int, *, seed: int) -> Iter
     kinds = list(TOPICS)
     asked = [(kinds[number % len(kinds)], rng.random()) for number in range(count)]
     try:
-        _wait_until_up(port, server)
+        wait_until_up(port, server)
         with ThreadPoolExecutor(SLOTS) as pool:
             yield from pool.map(
                 lambda each: ask(port, quantization, each[0], requests_of(each[0], random.Random(each[1]))),  # noqa: S311
@@ -169,7 +169,7 @@ def answers_of(model: Path, quantization: str, count: int, *, seed: int) -> Iter
         server.wait()
 
 
-def _wait_until_up(port: int, server: subprocess.Popen[bytes]) -> None:
+def wait_until_up(port: int, server: subprocess.Popen[bytes]) -> None:
     until_s = time.monotonic() + START_S
     while time.monotonic() < until_s and server.poll() is None:
         try:

@@ -1,4 +1,4 @@
-"""Other quantizations of a GGUF file of Q4_1 weights: the same model as F16, Q8_0 or Q4_0.
+"""Other quantizations of a GGUF file of Q4_1 weights: the same model as F16, Q8_0 or Q4_0, and a weaker one.
 
 What is lost in Q4_1 stays lost; but the rounding differs, so each file writes other answers. Names, vocabulary and
 chat template are copied.
@@ -64,16 +64,25 @@ def quantize_q4_0(weights: Floats) -> bytes:
     return np.concatenate([scale.astype(np.float16).view(np.uint8), nibbles], axis=1).tobytes()
 
 
+def quantize_weak(weights: Floats) -> bytes:
+    """As Q4_0 with one bit less of each weight: another, weaker model of the same size."""
+    scale = np.abs(weights).max(axis=1, keepdims=True) / 4
+    coarse = np.rint(weights / np.where(scale == 0, 1, scale)) * scale
+    return quantize_q4_0(coarse.astype(np.float32))
+
+
 KINDS: dict[str, tuple[int, Callable[[Floats], bytes]]] = {
     "F16": (1, quantize_f16),
     "Q4_0": (2, quantize_q4_0),
     "Q8_0": (8, quantize_q8_0),
 }
+WEAK = "weak"
+_KINDS = KINDS | {WEAK: (2, quantize_weak)}
 
 
 def requantize(source: Path, target: Path, kind: str) -> None:
     """Write `source` with its Q4_1 tensors in another type; the others are copied."""
-    number, quantize = KINDS[kind]
+    number, quantize = _KINDS[kind]
     with source.open("rb") as file:
         head, tensors = _read_head(file)
         base = _aligned(file.tell())

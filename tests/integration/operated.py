@@ -77,8 +77,9 @@ def process(argv: Sequence[str], log: Path, *, env: Mapping[str, str]) -> Iterat
         end_process(running, signal.SIGTERM)
 
 
-def engine_argv(port: int, *, decode_tps: float) -> list[str]:
-    return [sys.executable, "-m", "sparewatt.testing", f"--port={port}", f"--decode-tps={decode_tps}"]
+def engine_argv(port: int, *, decode_tps: float, weights: int = 0) -> list[str]:
+    argv = [sys.executable, "-m", "sparewatt.testing", f"--port={port}", f"--decode-tps={decode_tps}"]
+    return [*argv, f"--weights={weights}"]
 
 
 @contextmanager

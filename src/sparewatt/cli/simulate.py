@@ -68,7 +68,9 @@ class SimulationProgress:
 @click.option("--mtbf", type=FiniteRange(1.0, 1e9), help="Mean seconds until a home machine fails.  [default: 4 h]")
 @click.option("--liars", type=FRACTION, default=0.0, help="Share of nodes that claim 5x their speed.")
 @click.option("--garbage", type=FRACTION, default=0.0, help="Share of nodes that answer worthless text, 4x as fast.")
-@click.option("--flaky", type=FRACTION, default=0.0, help="Share of nodes that fail 20 % of their jobs.")
+@click.option("--flaky", type=FRACTION, default=0.0, help="Share of nodes that fail some of their jobs.")
+@click.option("--flaky-fails", type=FRACTION, default=0.2, show_default=True, help="Of a flaky node's jobs.")
+@click.option("--checks/--no-checks", default=True, help="Whether answers are checked where some are worthless.")
 @click.option(
     "--hostile", type=FRACTION, default=0.0, help="Share of new nodes that claim 200x their speed, and harm their jobs."
 )
@@ -98,6 +100,7 @@ class SimulationProgress:
 def simulate(
     *, nodes: int, rate: float, duration: float, gateways: int, heartbeat: float | None, mtbf: float | None,
     liars: float, garbage: float, flaky: float, hostile: float, policies: str | None, seeds: int, trace: Path | None,
+    flaky_fails: float, checks: bool,
     no_affinity: bool, prefix_ram: float, json_file: Path | None, plot: Path | None, compare_spot: bool,
 ) -> None:  # fmt: skip
     """Run the shipped matcher over simulated machines, next to other policies, an oracle and a bound.
@@ -127,8 +130,14 @@ def simulate(
         seeds=seeds,
         schedulers=_policies(policies),
         faults=FaultRates(
-            liars=liars, garbage=garbage, flaky=flaky, hostile=hostile, mtbf_s=mtbf if mtbf is not None else MTBF_S
+            liars=liars,
+            garbage=garbage,
+            flaky=flaky,
+            hostile=hostile,
+            mtbf_s=mtbf if mtbf is not None else MTBF_S,
+            flaky_fails=flaky_fails,
         ),
+        checks=checks,
         affinity=not no_affinity,
         prefix_ram_gb=prefix_ram,
     )
@@ -205,7 +214,10 @@ def _print_answer(answer: StudyResult) -> None:
         number("gap", lambda mean: f"{mean.gap_to_oracle:+.1%}"),
     ]
     if answer.config.faults.garbage > 0:
-        columns.append(number("garbage", lambda mean: f"{mean.garbage:.2%}"))
+        columns.append(number("garbage", lambda mean: f"{mean.garbage_answers:.2%}"))
+        columns.append(number("checked", lambda mean: f"{mean.checked:.2%}"))
+    if answer.config.faults.flaky > 0 or answer.config.faults.garbage > 0:
+        columns.append(number("retried", lambda mean: f"{mean.retried:.2%}"))
     output.print_table(columns, list(rows))
 
 

@@ -385,6 +385,9 @@ class Connection(asyncio.Protocol):
         elif request.is_bridged and self._bridge is not None and request.head.is_chunked:
             self._bridge.data_received(LAST_CHUNK)
 
+    def takes_socket(self, head: RequestHead) -> bool:
+        return head.is_socket or (head.offers_socket and self._registry.is_of_site(head))
+
     def on_upgrade(self, rest: bytes) -> None:
         """A node opens its link: aiohttp's WebSocket, or a socket handed over to picows."""
         first = self._requests[0] if self._requests else None

@@ -166,6 +166,7 @@ async def _drain(services: Services) -> None:
     services.drain.is_draining = True
     services.admission.close()
     services.live.close()
+    await services.checks.close()
     try:
         async with asyncio.timeout(services.settings.drain_s):
             while services.dispatcher.running:  # noqa: ASYNC110 (polls; an event per job would cost more)

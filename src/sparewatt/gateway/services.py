@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 
 from sparewatt.accounts.account_service import AccountService
@@ -39,6 +39,12 @@ from sparewatt.gateway.health_probe import HealthProbe, log_health_change
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import AdmissionControl
+from sparewatt.inference.checks.check_fund import CheckFund
+from sparewatt.inference.checks.check_jobs import CheckDispatch
+from sparewatt.inference.checks.records import CheckRecords
+from sparewatt.inference.checks.sampler import AnswerSampler
+from sparewatt.inference.checks.service import AnswerChecks
+from sparewatt.inference.checks.witnesses import Witnesses
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
@@ -50,9 +56,11 @@ from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
+from sparewatt.inference.fleet.verified_facts import VerifiedFactsReader
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
+from sparewatt.inference.metering.service import Metering
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
@@ -62,6 +70,7 @@ from sparewatt.leasing.access.lease_sites import LeaseSites
 from sparewatt.leasing.access.stream_places import StreamPlaces
 from sparewatt.leasing.access.tickets import AccessTickets
 from sparewatt.leasing.access.traffic_hub import TrafficHub
+from sparewatt.leasing.era_standing import MarketStanding
 from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.leasing.node_keys import NodeKeyRequests
@@ -75,9 +84,13 @@ from sparewatt.leasing.relay.match_service import MatchService
 from sparewatt.leasing.relay.vote_counts import RecentVoteCounts
 from sparewatt.leasing.running.act_intake import ActIntake
 from sparewatt.leasing.running.lease_excuses import LeaseExcuses
+from sparewatt.leasing.running.leased_nodes import LeasedNodes
 from sparewatt.leasing.running.task_relay import TaskRelay
 from sparewatt.leasing.running.tasks import act_contracts_of
+from sparewatt.leasing.uptime_credits import UptimeCredits
 from sparewatt.ledger.chain_request_client import ChainRequestClient
+from sparewatt.ledger.eras import EraService
+from sparewatt.ledger.withheld import WithheldEarnings
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.machine.stranger_http import DialRules, StrangerClient
 from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
@@ -92,6 +105,7 @@ from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.telemetry.metrics.collector import LoopLag, MetricsCollector
 from sparewatt.telemetry.metrics.server import MetricsServer
 from sparewatt.telemetry.pulse_counts import PulseCounts
+from sparewatt.trust.rewards.rule import DEFAULT_RULE, with_share
 
 REQUEST_SECRET_BYTES = 32
 DEVELOPMENT_BEAT_MS, PUBLIC_BEAT_MS = 2_000, 15_000
@@ -115,6 +129,7 @@ class Services:
     clock: Clock
     rng: Rng
     custody: Custody
+    check_records: CheckRecords = field(default_factory=CheckRecords)
     secret: InitVar[bytes]
     """The network's, the same for all its gateways."""
     node_links: InitVar[dict[NodeId, NodeLink]]
@@ -145,9 +160,10 @@ class Services:
             suspect_after_missed=settings.suspect_after_missed,
             offline_after_missed=settings.offline_after_missed,
         )
+        self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
+        self.leased_nodes = LeasedNodes(self.market.latest_state, self.database)
         self._make_accounts()
         self._make_providers(node_links)
-        self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
         self._make_market(node_links)
         hosts = own_hosts(settings, port=port, link_port=self.slot.link_port)
         self._make_lease_access(node_links, hosts)
@@ -184,7 +200,7 @@ class Services:
         )
         devices = DeviceTokens(self.device_secret, rng=rng)
         self.login_limiter = LoginLimiter(devices, clock=clock, share=share)
-        self.tokens = JoinTokens(database, rng=rng)
+        self.tokens = JoinTokens(database, rng=rng, is_lease_over=self.leased_nodes.is_over)
         mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
         self.mailer = Mailer(mail_server) if mail_server is not None else None
         self.limits = RateLimiter(
@@ -284,6 +300,7 @@ class Services:
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
         )
+        self.sampler = AnswerSampler(records=self.check_records, table=table, clock=clock, rng=rng)
         self.dispatcher = Dispatcher(
             table=table,
             links=links,
@@ -294,6 +311,7 @@ class Services:
             observer=self.counter,
             prefixes=prefixes,
             is_leased=self.lease_excuses.covers,
+            answers=self.sampler if settings.checks else None,
         )
         self.eligibility = Eligibility(table, clock=clock)
         self.inference = InferenceService(
@@ -312,6 +330,31 @@ class Services:
             demand=self.demand,
         )
         self.responses = ResponseRegistry(share=slot.count)
+        self.checks = self._make_checks(metering)
+
+    def _make_checks(self, metering: Metering | None) -> AnswerChecks:
+        records, table, clock, rng = self.check_records, self.table, self.clock, self.rng
+        daily = read_usd(self.settings.checks_daily_usd, "checks_daily_usd")
+        return AnswerChecks(
+            sampler=self.sampler,
+            records=records,
+            witnesses=Witnesses(table, records, rng),
+            jobs=CheckDispatch(
+                dispatcher=self.dispatcher,
+                table=table,
+                metering=metering,
+                daily_nano=daily,
+                price_cap=self.price_caps.of,
+                new_match_id=self.inference.new_match_id,
+            ),
+            table=table,
+            verdicts=self.database.check_verdicts,
+            counts=self.database.check_counts,
+            withheld=WithheldEarnings(self.database.ledger, clock) if metering is not None else None,
+            fund=CheckFund(self.money.credits, daily_nano=daily, clock=clock) if metering is not None else None,
+            clock=clock,
+            rng=rng,
+        )
 
     def price_notice(self, model: ModelReport) -> str | None:
         """What the owner of a node with this model is told about its price."""
@@ -352,6 +395,12 @@ class Services:
             update_of=self.lease_tasks.proposed_update,
             on_numbered=self.lease_tasks.note_numbered,
         )
+        self.uptime_credits = UptimeCredits(
+            market=self.market,
+            store=self.database.uptime_credits,
+            fund=self.money.uptime_fund,
+            clock=self.clock,
+        )
         self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
         self.validators = StrangerClient(DialRules(allows_loopback=development))
         self.collector = MatchCollector(
@@ -373,6 +422,14 @@ class Services:
             index=self.market, matches=self.database.lease_matches, leases=self.make_lease_orders, clock=self.clock
         )
         self.recent_votes = RecentVoteCounts(index=self.market, matches=self.database.lease_matches, clock=self.clock)
+        self.market_standing = MarketStanding(self.market, self.database.lease_matches)
+        self.eras = EraService(
+            database=self.database,
+            chain=self.market_standing,
+            clock=self.clock,
+            era_s=round(self.settings.era_hours * 3_600),
+            rule=with_share(DEFAULT_RULE, percent=self.settings.reward_share_percent),
+        )
 
     def _make_lease_access(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
         """How renters reach their leases."""
@@ -433,6 +490,9 @@ class Services:
             peers=self.peer_client,
             instance=self.live.frames.run,
         )
+        self.verified_facts = VerifiedFactsReader(
+            table=table, history=database.history, market=self.market.latest_state, clock=clock
+        )
         self.loop_lag = LoopLag(clock=clock)
         collector = MetricsCollector(
             table=table,
@@ -455,6 +515,15 @@ class Services:
         self.metrics = MetricsServer(
             collector=collector, drain=self.drain, health=self.readiness, ports=self.slot.metrics_ports
         )
+
+    async def order_of_lease(self, account: AccountId, wanted: str) -> str | None:
+        return (await self.make_lease_orders().find(account, wanted)).order_id
+
+    async def drop_leased_nodes(self) -> None:
+        """Those whose leases are over leave the network."""
+        ended = await self.leased_nodes.take_ended()
+        self.links.drop(ended, why="its lease is over")
+        self.links.forget(ended)
 
     def _on_node_forgotten(self, node_id: NodeId) -> None:
         self.counter.totals.node_tokens.pop(node_id, None)
@@ -485,6 +554,7 @@ async def assemble(
     client = PeerClient(slot)
     peers = Peers(client, clock=clock, run=new_id("run", rng=rng, n_bytes=5))
     links: dict[NodeId, NodeLink] = {}
+    records = CheckRecords(settings.vouched_accounts)
     accounting = None
     if settings.billing:
         accounting = await open_accounting(
@@ -494,6 +564,7 @@ async def assemble(
             rng=rng,
             send=partial(countersign, links),
             peers=_peer_credits(client, peers) if slot.others else None,
+            withholds=records.withholds if settings.checks else None,
         )
     services = Services(
         settings=settings,
@@ -501,6 +572,7 @@ async def assemble(
         table=NodeTable(zones=NodeZones(gateway_zone=_zone_of(settings.region))),
         accounting=accounting,
         custody=custody,
+        check_records=records,
         people=AccountService(database.accounts, passwords=Passwords(), custody=custody, rng=rng),
         secret=secret,
         node_links=links,

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from sparewatt.accounts.account_service import SignupMode
 from sparewatt.core.address_rules import names_loopback
+from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId
 from sparewatt.core.limits import DRAIN_S, GATEWAY_PROCESSES_MAX, MODELS_PER_NODE_MAX, NODES_MAX
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.inference.fleet.fleet_limits import MODELS_PER_ACCOUNT, NODES_PER_ACCOUNT
@@ -111,12 +112,29 @@ class GatewaySettings:
     """The most that a request without `max_price` pays per million tokens, whatever nodes ask."""
     treasury_daily_usd: str = "0"
     """The part of the treasury that becomes payable per day, to nodes that served free credits."""
+    uptime_credit_daily_usd: str = "0"
+    """What renters are credited per day, in all, for leases below 99.9 % of uptime. 0: nothing."""
+    checks: bool = True
+    """Whether answers are checked, and nodes are paid once they passed."""
+    checks_daily_usd: str = "1"
+    """The most that the network pays for checks per day, of free credits."""
+    own_accounts: str = ""
+    """Accounts whose nodes the operator vouches for besides its own, by commas: they are trusted, and paid at once."""
     payout_hours: Annotated[float, Meta(gt=0, le=24 * 366)] = 24.0
     """Between two payout batches for the chain."""
+    era_hours: Annotated[float, Meta(ge=0.01, le=24 * 31)] = 24.0
+    """How long an era of rewards is."""
+    reward_share_percent: Annotated[float, Meta(ge=0, le=100)] = 50.0
+    """Of the fees, what era rewards pay out."""
 
     @property
     def has_tls(self) -> bool:
         return self.tls_cert is not None
+
+    @property
+    def vouched_accounts(self) -> frozenset[AccountId]:
+        named = (AccountId(name.strip()) for name in self.own_accounts.split(","))
+        return frozenset({NETWORK_ACCOUNT, *filter(None, named)})
 
     @property
     def edge(self) -> EdgeSettings:

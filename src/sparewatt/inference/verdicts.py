@@ -1,7 +1,7 @@
 """Verdicts of a policy on each node of a model, and the lists of allowed nodes that follow. Records and pure functions.
 
-Facts of a node that nothing measures yet (uptime, compliance, tier beyond the lowest) stay unknown, and an unknown fact
-satisfies no bound.
+Uptime, tier and what auditors attest come from the network, not from the node (`VerifiedFacts`). A region that the
+round trip refutes counts as unknown, and an unknown fact satisfies no bound.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from sparewatt.core.ids import AccountId, ModelId, NodeId
 from sparewatt.inference.capabilities import reported_by
 from sparewatt.inference.matcher.columns import NodeColumns
 from sparewatt.inference.matcher.model import AllowedNodes, PositionList
-from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.inference.matcher.node_row import NodeRow, VerifiedFacts
 from sparewatt.policy.check import CompiledPolicy, NodeFacts
 from sparewatt.policy.field_types.sets import normalized_names
 from sparewatt.policy.gpus import gpu_class_of, gpu_name
 from sparewatt.policy.quantization import quantization_of
 from sparewatt.policy.regions import place_of
-from sparewatt.policy.zones import zone_of_region
+from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
 from sparewatt.protocol.link.node_report import ModelReport, NodeSpecs
 
 BYTES_PER_GB = 10**9
-LOWEST_TIER = "community"
-"""The tier of every node until someone vouches for it."""
 FRESH_S = 0.5
 """How old a cached list may be."""
 RTT_DRIFT_S = 0.005
@@ -43,17 +41,20 @@ def facts_of(row: NodeRow) -> list[NodeFacts]:
 
 
 def facts_with(row: NodeRow, model: ModelReport | None) -> NodeFacts:
-    specs, speed = row.specs, model.measured if model else None
+    specs, speed, verified = row.specs, model.measured if model else None, row.verified
     return NodeFacts(
         node_id=row.id,
         names=normalized_names((row.id, specs.name, *([row.owner] if row.owner else []))),
-        place=place_of(specs.region),
-        zone=zone_of_region(specs.region),
+        place=None if row.is_region_refuted else place_of(specs.region),
+        zone=UNKNOWN_ZONE if row.is_region_refuted else zone_of_region(specs.region),
         gpu=gpu_name(specs.gpu) or None,
         gpu_class=gpu_class_of(specs.gpu),
         vram_gb=specs.vram_bytes / BYTES_PER_GB,
         gpu_count=specs.gpu_count,
-        tier=LOWEST_TIER,
+        uptime=verified.uptime,
+        compliance=verified.compliance,
+        attested_by=verified.attested_by,
+        tier=verified.tier,
         hourly_nano=specs.hourly_price_nano,
         model=model.id if model else None,
         quantization=quantization_of(model.quantization) if model else None,
@@ -77,10 +78,13 @@ class CachedFacts(NamedTuple):
     specs: NodeSpecs
     owner: AccountId | None
     rtt_s: float
+    verified: VerifiedFacts
+    is_region_refuted: bool
     facts: NodeFacts
 
     def holds_for(self, row: NodeRow, *, drift_s: float) -> bool:
-        is_same = self.specs is row.specs and self.owner == row.owner
+        is_same = self.specs is row.specs and self.owner == row.owner and self.verified is row.verified
+        is_same = is_same and self.is_region_refuted == row.is_region_refuted
         return is_same and abs(self.rtt_s - row.rtt_s) <= drift_s
 
 
@@ -88,7 +92,8 @@ def cached_facts(row: NodeRow, model: ModelId, before: Mapping[NodeId, CachedFac
     cached = before.get(row.id)
     if cached is not None and cached.holds_for(row, drift_s=RTT_DRIFT_S):
         return cached
-    return CachedFacts(row.specs, row.owner, row.rtt_s, facts_with(row, row.models[model]))
+    facts = facts_with(row, row.models[model])
+    return CachedFacts(row.specs, row.owner, row.rtt_s, row.verified, row.is_region_refuted, facts)
 
 
 class Verdict(NamedTuple):

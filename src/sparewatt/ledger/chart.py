@@ -9,7 +9,7 @@ The pockets of an account are what it has in contracts and at addresses whose ke
 
 from __future__ import annotations
 
-from sparewatt.core.ids import AccountId, MatchId
+from sparewatt.core.ids import AccountId, MatchId, NodeId
 
 DEPOSITS = "network:deposits"
 """Everything outside of the books: minus what came in and did not leave again."""
@@ -17,10 +17,18 @@ GRANTS = "network:grants"
 """Promo credits in circulation, and the promo income they became; negative."""
 TREASURY = "network:treasury"
 """What the operator put aside to turn promo income into payable income."""
+UPTIME_FUND = "network:uptime"
+"""What the operator put aside to credit renters whose leases were down."""
 FEES = "network:fees"
 FEES_PROMO = "network:fees_promo"
+FORFEITS = "network:forfeits"
+"""What nodes earned and lost again, because their answers failed checks."""
 PAYOUTS = "network:payouts"
 """What is in payout batches and not claimed yet."""
+REWARDS = "network:rewards"
+"""What the operator deposited for era rewards, and what eras left."""
+REWARD_PAYOUTS = "network:reward_payouts"
+"""What is in reward batches and not claimed yet. The contract's pool of rewards covers it, not that of credits."""
 SHORTFALL = "network:shortfall"
 """Minus what the chain paid out to accounts beyond the credits that they had left: the network's loss."""
 
@@ -39,6 +47,15 @@ def earned_by(account: AccountId) -> str:
 
 def promo_earned_by(account: AccountId) -> str:
     return f"promo_earned:{account}"
+
+
+def withheld_by(account: AccountId, node_id: NodeId) -> str:
+    """Earned by one node since its last passed check: the account's if the next is passed, too."""
+    return f"withheld:{account}:{node_id}"
+
+
+def promo_withheld_by(account: AccountId, node_id: NodeId) -> str:
+    return f"promo_withheld:{account}:{node_id}"
 
 
 def pocket_of(pocket: str, account: AccountId) -> str:

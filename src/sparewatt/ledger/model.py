@@ -69,6 +69,8 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outcome: str
     first_token_ms: float | None = None
     duration_ms: float = 0.0
+    is_withheld: bool = False
+    """Whether its owner gets the money only when the node passes a check."""
 
 
 class OpenedJob(msgspec.Struct, frozen=True, tag="opened", gc=False):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from sparewatt.core.errors import UnbalancedEntry
-from sparewatt.core.ids import AccountId
-from sparewatt.core.money import Nano, token_cost
+from sparewatt.core.ids import AccountId, NodeId
+from sparewatt.core.money import Nano, split_by_weight, token_cost
 from sparewatt.ledger import chart
 from sparewatt.ledger.model import Amount, Bill, ClosedJob, Delivery, OpenedJob, RevenueSplit, TokenPrice
 from sparewatt.store.ledger import AttemptRow, JobRow, Posting
@@ -158,7 +158,7 @@ def job_postings(closed: ClosedJob, billed: Bill) -> list[Posting]:
     postings: list[Posting] = []
     paid_out = 0
     for delivery, split in zip(closed.deliveries, billed.splits, strict=True):
-        paid_out += _add_earning(postings, delivery.owner, split)
+        paid_out += _add_earning(postings, delivery, split)
     if promo + paid != paid_out:
         raise UnbalancedEntry(f"{job.id} brings in {promo + paid} and pays out {paid_out}")
     if not paid_out:
@@ -172,15 +172,19 @@ def job_postings(closed: ClosedJob, billed: Bill) -> list[Posting]:
     return postings
 
 
-def _add_earning(postings: list[Posting], owner: AccountId, split: RevenueSplit) -> int:
+def _add_earning(postings: list[Posting], delivery: Delivery, split: RevenueSplit) -> int:
     """Append what is not zero. Returns the sum."""
+    owner, node_id = delivery.owner, delivery.node_id
     net_promo, net_paid, fee_promo, fee_paid = split.net_promo, split.net_paid, split.fee_promo, split.fee_paid
     if net_paid:
-        postings.append((chart.earned_by(owner), net_paid))
+        is_withheld = delivery.is_withheld
+        postings.append((chart.withheld_by(owner, node_id) if is_withheld else chart.earned_by(owner), net_paid))
     if fee_paid:
         postings.append((chart.FEES, fee_paid))
     if net_promo:
-        postings.append((chart.promo_earned_by(owner), net_promo))
+        is_withheld = delivery.is_withheld
+        earned = chart.promo_withheld_by(owner, node_id) if is_withheld else chart.promo_earned_by(owner)
+        postings.append((earned, net_promo))
     if fee_promo:
         postings.append((chart.FEES_PROMO, fee_promo))
     return net_promo + net_paid + fee_promo + fee_paid
@@ -209,6 +213,15 @@ def treasury_postings(nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.DEPOSITS, target=chart.TREASURY)
 
 
+def uptime_fund_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.DEPOSITS, target=chart.UPTIME_FUND)
+
+
+def uptime_credit_postings(account: AccountId, nano: Nano) -> list[Posting]:
+    """For a lease that was down: out of the operator's fund."""
+    return _move(nano, source=chart.UPTIME_FUND, target=chart.credits_of(account))
+
+
 def payout_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.earned_by(owner), target=chart.PAYOUTS)
 
@@ -222,6 +235,41 @@ def redemption_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     """The promo credits behind promo income are used up, and the treasury pays the owner instead."""
     used_up = _move(nano, source=chart.promo_earned_by(owner), target=chart.GRANTS)
     return used_up + _move(nano, source=chart.TREASURY, target=chart.earned_by(owner))
+
+
+def era_pool_postings(*, from_fees: int, from_leases: int) -> list[Posting]:
+    """What an era adds to the pool of rewards. Fees of leases are paid on the chain, outside of the books."""
+    whole = from_fees + from_leases
+    return [(chart.REWARDS, whole), (chart.FEES, -from_fees), (chart.DEPOSITS, -from_leases)]
+
+
+def era_payment_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.REWARDS, target=chart.REWARD_PAYOUTS)
+
+
+def reward_deposit_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.DEPOSITS, target=chart.REWARDS)
+
+
+def release_postings(owner: AccountId, node_id: NodeId, amount: Amount) -> list[Posting]:
+    """What a node earned is its owner's: it has passed a check."""
+    paid, promo = chart.withheld_by(owner, node_id), chart.promo_withheld_by(owner, node_id)
+    lines = _move(amount.paid, source=paid, target=chart.earned_by(owner)) if amount.paid else []
+    return lines + (_move(amount.promo, source=promo, target=chart.promo_earned_by(owner)) if amount.promo else [])
+
+
+def forfeit_postings(owner: AccountId, node_id: NodeId, amount: Amount) -> list[Posting]:
+    """Paid credits go to a line of their own; promo credits are used up, as if nobody had earned them."""
+    paid, promo = chart.withheld_by(owner, node_id), chart.promo_withheld_by(owner, node_id)
+    lines = _move(amount.paid, source=paid, target=chart.FORFEITS) if amount.paid else []
+    return lines + (_move(amount.promo, source=promo, target=chart.GRANTS) if amount.promo else [])
+
+
+def restitution_postings(owner: AccountId, amount: Amount) -> list[Posting]:
+    """A re-trial found for the node: what it forfeited is its owner's after all."""
+    lines = _move(amount.paid, source=chart.FORFEITS, target=chart.earned_by(owner)) if amount.paid else []
+    granted = _move(amount.promo, source=chart.GRANTS, target=chart.promo_earned_by(owner)) if amount.promo else []
+    return lines + granted
 
 
 def expired_promo(balance: int, unexpired_grants: Iterable[int], *, reserved: int = 0) -> Nano:
@@ -248,8 +296,5 @@ def pro_rata_shares(owed: Mapping[AccountId, Nano], budget: int) -> dict[Account
         return {owner: nano for owner, nano in owed.items() if nano > 0}
     if budget <= 0:
         return {}
-    parts = {owner: divmod(nano * budget, total) for owner, nano in owed.items()}
-    rest = budget - sum(share for share, _ in parts.values())
-    favoured = set(sorted(parts, key=lambda owner: (-parts[owner][1], owner))[:rest])
-    shares = {owner: Nano(share + (owner in favoured)) for owner, (share, _) in parts.items()}
-    return {owner: nano for owner, nano in shares.items() if nano > 0}
+    shares = split_by_weight(budget, owed)
+    return {owner: Nano(nano) for owner, nano in shares.items() if nano > 0}

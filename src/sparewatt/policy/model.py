@@ -13,6 +13,8 @@ from typing import Literal
 Sort = Literal["price", "latency", "throughput", "score"]
 Warmth = Literal["require", "prefer", "any"]
 DataPolicy = Literal["no_log", "may_log"]
+Retention = Literal["none", "hour", "day"]
+CheckConsent = Literal["none", "allowed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class Policy:
     allow_fallbacks: bool | None = None
     allow_resume: bool | None = None
     require_parameters: bool | None = None
+    retention: Retention | None = None
+    """How long the gateway may keep what a request said; None: as long as the request asks for."""
+    checks: CheckConsent | None = None
 
 
 ANY = Policy()

@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from typing import NamedTuple
 
@@ -162,6 +163,8 @@ class FaultRates:
     hostile: float = 0.0
     absent: float = 0.0
     mtbf_s: float = MTBF_S
+    flaky_fails: float = FLAKY_FAILS
+    """Of a flaky node's jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +250,7 @@ def _with_faults(sites: list[Site], faults: FaultRates, *, seed: int) -> tuple[S
     shares = (
         (faults.liars, _liar),
         (faults.garbage, _cheater),
-        (faults.flaky, _flaky),
+        (faults.flaky, partial(replace, fail_share=faults.flaky_fails)),
         (faults.hostile, _hostile),
         (faults.absent, _absent),
     )
@@ -265,10 +268,6 @@ def _liar(site: Site) -> Site:
 def _cheater(site: Site) -> Site:
     """One half of them sends malformed answers, the other half well-formed nonsense."""
     return replace(site, is_garbage=True, is_malformed=site.number % 2 == 0, speed=site.speed * GARBAGE_SPEED)
-
-
-def _flaky(site: Site) -> Site:
-    return replace(site, fail_share=FLAKY_FAILS)
 
 
 def _hostile(site: Site) -> Site:
@@ -402,6 +401,19 @@ def read_regions() -> tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...
         tuple(float(row["user_share"]) for row in rows),
         tuple(float(row["node_share"]) for row in rows),
     )
+
+
+class CheckErrors(NamedTuple):
+    """How often an answer differs too early from an honest one, by who wrote it."""
+
+    honest_early: float
+    other_early: float
+
+
+def read_check_errors() -> CheckErrors:
+    """As `make bench-checks` measured it."""
+    shares = {row["who"]: float(row["differs_early"]) for row in _rows("check_errors.csv")}
+    return CheckErrors(shares["honest"], shares["other"])
 
 
 def read_rtt() -> tuple[tuple[float, ...], ...]:

@@ -50,6 +50,8 @@ class StudyConfig:
     faults: FaultRates = field(default_factory=FaultRates)
     affinity: bool = True
     """Whether nodes report their prefix caches, and gateways route by them."""
+    checks: bool = True
+    """Whether answers are checked, as gateways do."""
     prefix_ram_gb: float = 0.0
     """Main memory of every machine for its prefix cache."""
 
@@ -121,16 +123,35 @@ def nearest_gateways(scenario: Scenario, regions: Sequence[int]) -> list[list[in
     return nearest
 
 
-def make_scheduler(name: str, world: World, *, heartbeat_s: float, seed: int, affinity: bool = True) -> Scheduler:
+def make_scheduler(
+    name: str, world: World, *, heartbeat_s: float, seed: int, affinity: bool = True, checks: bool = False
+) -> Scheduler:
     if name in COSTS:
         return Baseline(world, name, heartbeat_s=heartbeat_s, seed=seed)
-    return SimGateways(world, RANKINGS[name], heartbeat_s=heartbeat_s, seed=seed, affinity=affinity)
+    return SimGateways(world, RANKINGS[name], heartbeat_s=heartbeat_s, seed=seed, affinity=affinity, checks=checks)
 
 
 def run_scheduler(case: StudyCase, name: str, *, progress: Progress | None = None) -> StudyRun:
     world, config = case.world(), case.config
-    scheduler = make_scheduler(name, world, heartbeat_s=config.heartbeat_s, seed=case.seed, affinity=config.affinity)
-    return _run(case, world, scheduler, name, progress)
+    scheduler = make_scheduler(
+        name,
+        world,
+        heartbeat_s=config.heartbeat_s,
+        seed=case.seed,
+        affinity=config.affinity,
+        checks=config.checks and config.faults.garbage > 0,
+    )
+    run = _run(case, world, scheduler, name, progress)
+    return replace(run, summary=replace(run.summary, checked=_checked_share(scheduler, run.jobs)))
+
+
+def _checked_share(scheduler: Scheduler, jobs: Sequence[SimJob]) -> float:
+    """Checks begun after the warm-up, for each job that came after it."""
+    checks = scheduler.checks if isinstance(scheduler, SimGateways) else None
+    if checks is None or not jobs:
+        return 0.0
+    last_s = max(job.arrived_s for job in jobs)
+    return sum(WARM_UP_S <= begun_s <= last_s for begun_s in checks.begun_s) / len(jobs)
 
 
 def run_oracle(case: StudyCase, *, secrets: Secrets | None = None, progress: Progress | None = None) -> StudyRun:

@@ -75,6 +75,10 @@ class SimJob:
     """Of the prompt, what its machine had cached when it arrived."""
     believed_tokens: int = 0
     """The gateway's estimate of `cached_tokens`."""
+    pinned: int | None = None
+    """The site that a check goes to; None for a client's job."""
+    was_retried: bool = False
+    """Whether an attempt failed and another node got it."""
     is_nonsense: bool = False
     """The answer is well formed and worthless."""
     kv_bytes: float = field(init=False)

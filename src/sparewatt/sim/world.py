@@ -160,6 +160,9 @@ class World:
             return
         job.cached_tokens = 0
         site = self._scheduler.choose(job, self.now_s)
+        if site is None and job.pinned is not None:
+            self.open_jobs -= 1
+            return
         if site is None:
             self._retry_later(job, RETRY_AFTER_S)
             return
@@ -221,9 +224,11 @@ class World:
 
     def _lost(self, job: SimJob) -> None:
         """Before the first token the gateway fails over to another node; after it only the client can retry."""
-        was_answering = job.first_token_s is not None
+        was_answering, job.was_retried = job.first_token_s is not None, True
         self._scheduler.on_end(job, self.now_s, end=AttemptEnd.FAILED, report=None)
-        if was_answering:
+        if job.pinned is not None:
+            self.open_jobs -= 1
+        elif was_answering:
             self._retry_later(job, 0.0)
         else:
             self.dispatch(job)

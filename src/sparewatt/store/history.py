@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from sparewatt.core.limits import NODES_MAX
 from sparewatt.store.connection_pool import Store
 
 HistoryKind = Literal["network", "model", "node", "error"]
@@ -62,6 +63,15 @@ class HistoryRow:
     figures: HistoryCounts
 
 
+@dataclass(frozen=True, slots=True)
+class NodeUptime:
+    name: str
+    up_s: float
+    known_s: float
+    days: int
+    """On which it was observed."""
+
+
 class HistoryStore(Store):
     async def add(self, counted: Mapping[tuple[HistoryKind, str], HistoryCounts], *, unix_s: float) -> None:
         """To every step that the moment is in, all or none."""
@@ -82,6 +92,10 @@ class HistoryStore(Store):
     ) -> list[HistoryRow]:
         """The latest, in order of time."""
         return await self._pool.rows_as(_history_row, "history_points", step_s, kind, since_unix_s, name, limit)
+
+    async def node_uptimes(self, *, since_unix_s: float) -> list[NodeUptime]:
+        """Of every node, over all days from then on."""
+        return await self._pool.rows_as(NodeUptime, "node_uptimes", DAY_S, since_unix_s, NODES_MAX)
 
     async def forget_old(self) -> None:
         for step_s, kept_s in KEPT_S.items():

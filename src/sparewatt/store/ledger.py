@@ -25,6 +25,7 @@ Posting = tuple[str, int]
 """An account of the ledger, and what it gains or loses."""
 MONTHS_PER_YEAR = 12
 LEAVING_LISTED_MAX = 10_000
+WITHHELD_LISTED_MAX = 100_000
 
 
 class AttemptRow(msgspec.Struct, frozen=True, gc=False):
@@ -50,6 +51,14 @@ class AttemptRow(msgspec.Struct, frozen=True, gc=False):
     fee_nano: int
     first_token_ms: float | None
     duration_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class WithheldRow:
+    owner_id: AccountId
+    node_id: NodeId
+    paid: int
+    promo: int
 
 
 class JobRow(msgspec.Struct, frozen=True, gc=False):
@@ -250,6 +259,14 @@ class LedgerStore(Store):
         rows = await self._pool.rows("promo_incomes", limit)
         return {AccountId(row["owner_id"]): Nano(row["nano"]) for row in rows}
 
+    async def withheld(self, *, owner: AccountId | None = None, limit: int = WITHHELD_LISTED_MAX) -> list[WithheldRow]:
+        """What nodes earned since their last passed check, of one owner or of all."""
+        return await self._pool.rows_as(WithheldRow, "withheld", owner, limit)
+
+    async def note_withheld(self, *, older_than_s: float) -> list[WithheldRow]:
+        """What has been withheld for so long. Notes what there is now, for the next time that this is asked."""
+        return await self._pool.rows_as(WithheldRow, "note_withheld", older_than_s, WITHHELD_LISTED_MAX)
+
     async def redeemed_since(self, unix_s: float) -> Nano:
         return Nano(await self._pool.value("redeemed_since", unix_s))
 
@@ -257,6 +274,11 @@ class LedgerStore(Store):
         """Account and amount of a cause that was posted."""
         row = await self._pool.row("find_transfer", cause)
         return None if row is None else (AccountId(row["account_id"]), Nano(row["nano"]))
+
+    async def find_memo(self, cause: str) -> tuple[AccountId, str] | None:
+        """Account and memo of a cause that was posted."""
+        row = await self._pool.row("find_transfer_memo", cause)
+        return None if row is None else (AccountId(row["account_id"]), str(row["memo"]))
 
     async def forget_grant_counts(self) -> None:
         """Counts per address are needed for a day."""
@@ -343,12 +365,16 @@ def _months_of(moments: Iterable[float]) -> set[dt.date]:
     return {first} if first == last else {_month_of(unix_s) for unix_s in ordered}
 
 
+_PUT_ASIDE = frozenset({"network:treasury", "network:uptime"})
+"""What the operator has put aside is spent once."""
+
+
 def _may_go_negative(account: str) -> bool:
     """The accounts that money comes from: their balance is minus what came.
 
     Also those that follow the chain: what happened there is posted as it is, and an audit finds what cannot be.
     """
-    return account.startswith(("network:", "wallet:", "escrow:", "bond:", "owed:")) and account != "network:treasury"
+    return account.startswith(("network:", "wallet:", "escrow:", "bond:", "owed:")) and account not in _PUT_ASIDE
 
 
 def _sums(lines: Iterable[Posting]) -> dict[str, int]:

@@ -28,6 +28,10 @@ from sparewatt.policy.parser import read_line
         ("warm=prefer", "warm=any", "warm=any"),
         ("allow_fallbacks=false", "allow_fallbacks=true", "allow_fallbacks=false"),
         ("require_parameters=true", "require_parameters=false", "require_parameters=true"),
+        ("retention=hour", "retention=day", "retention=hour"),
+        ("retention=hour", "retention=none", "retention=none"),
+        ("checks=none", "checks=allowed", "checks=none"),
+        ("checks=allowed", "checks=none", "checks=none"),
         ("sort=price", "sort=latency", "sort=latency"),
         ("weights.price=1", "weights.ttft=2", "weights.ttft=2"),
         ("near=DE", "near=FR", "near=FR"),
@@ -58,6 +62,8 @@ def test_levels_compose(general: str, specific: str, both: str) -> None:
         ("allow_fallbacks=false", "allow_fallbacks=false", "allow_fallbacks=true"),
         ("allow_resume=false", "allow_resume=false", "allow_resume=true"),
         ("require_parameters=true", "require_parameters=true", "require_parameters=false"),
+        ("retention=hour", "retention=none", "retention=day"),
+        ("checks=none", "checks=none", "checks=allowed"),
     ],
 )
 def test_a_request_may_narrow_and_never_widen(key: str, narrower: str, wider: str) -> None:

@@ -84,8 +84,8 @@ def test_no_scheduler_beats_the_bound() -> None:
 
 def test_the_oracle_avoids_garbage_and_others_do_not() -> None:
     faults = FaultRates(garbage=0.3)
-    assert run_oracle(make(faults=faults)).summary.garbage == 0.0
-    assert run_scheduler(make(faults=faults), "balanced").summary.garbage > 0.0
+    assert run_oracle(make(faults=faults)).summary.garbage_answers == 0.0
+    assert run_scheduler(make(faults=faults), "balanced").summary.garbage_answers > 0.0
 
 
 def test_malformed_answers_fail_the_attempt_and_their_nodes_are_avoided() -> None:
@@ -99,10 +99,10 @@ def test_malformed_answers_fail_the_attempt_and_their_nodes_are_avoided() -> Non
 def test_nonsense_passes_and_counts_as_no_answer() -> None:
     case = make(faults=FaultRates(garbage=0.5))
     numbers, honest = run_scheduler(case, "balanced").summary, run_scheduler(make(), "balanced").summary
-    assert numbers.garbage > 0.0
-    assert numbers.failed >= numbers.garbage
-    assert numbers.slo <= 1.0 - numbers.garbage
-    assert numbers.e2e_mean >= honest.e2e_mean + 250.0 * numbers.garbage
+    assert numbers.garbage_answers > 0.0
+    assert numbers.failed >= numbers.garbage_answers
+    assert numbers.slo <= 1.0 - numbers.garbage_answers
+    assert numbers.e2e_mean >= honest.e2e_mean + 250.0 * numbers.garbage_answers
 
 
 def test_faults_change_nothing_else_about_the_fleet() -> None:

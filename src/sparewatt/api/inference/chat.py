@@ -84,10 +84,21 @@ def _call_of(
         answers=chat.n or 1,
         needs=_needs_of(chat, media),
         foreign=unknown_fields(fields, PATH),
-        ignored=ignored_fields(fields, PATH),
+        ignored=_ignored(fields),
+        stores=_stores(fields),
         reply_filter=reply_filter,
         fallbacks=tuple(fallbacks),
     )
+
+
+def _stores(fields: dict[str, msgspec.Raw]) -> bool:
+    return bytes(fields.get("store", NULL)) == b"true"
+
+
+def _ignored(fields: dict[str, msgspec.Raw]) -> tuple[str, ...]:
+    """What is stored has its metadata."""
+    ignored = ignored_fields(fields, PATH)
+    return tuple(name for name in ignored if name not in ("store", "metadata")) if _stores(fields) else ignored
 
 
 def _check(chat: ChatRequest) -> None:

@@ -48,6 +48,7 @@ from sparewatt.protocol.api.earnings import (
     NodeUtilisation,
 )
 from sparewatt.protocol.api.feed import OutcomeName
+from sparewatt.store.ledger import WithheldRow
 from sparewatt.store.power import MeanPower
 from sparewatt.store.statements import EarningLine, EarningsBy, EarningSum, NodeBusyTime, StatementStore, TimeRange
 
@@ -58,6 +59,10 @@ class LedgerBalances(Protocol):
     """Implemented by `LedgerStore`."""
 
     async def balances(self, accounts: Sequence[str], /) -> Mapping[str, Nano]: ...
+
+    async def withheld(self, *, owner: AccountId) -> Sequence[WithheldRow]:
+        """What its nodes earned since their last passed check."""
+        ...
 
 
 class SettledPayouts(Protocol):
@@ -125,11 +130,12 @@ class EarningsEndpoints:
     async def _summary(self, owner: AccountId, nodes: list[NodeUtilisation]) -> EarningsSummary:
         earned, promo = chart.earned_by(owner), chart.promo_earned_by(owner)
         balances = await self.books.balances([earned, promo])
+        withheld = sum(row.paid + row.promo for row in await self.books.withheld(owner=owner))
         batched, settled, claimed = [micro * NANO_PER_MICRO for micro in await self.payouts.payout_totals(owner)]
         return EarningsSummary(
             account=owner,
             fee_bps=INFERENCE_FEE_BPS,
-            **amounts(pending=balances[earned], promo=balances[promo]),
+            **amounts(withheld=withheld, pending=balances[earned], promo=balances[promo]),
             **amounts(batched=batched, settled=settled, claimed=claimed),
             treasury=treasury_balance_of(await self.credits.treasury()),
             nodes=nodes,

@@ -276,6 +276,11 @@ class Attempt:
         """The text of a streamed answer that it has forwarded."""
         return self._reply.emitted if isinstance(self._reply, StreamReply) else None
 
+    def answer_text(self) -> str | None:
+        """The text of a streamed answer; None if it is more than one text."""
+        emitted = self.emitted
+        return None if emitted is None or emitted.is_more_than_text else emitted.text()
+
     def start(self, link: NodeLink) -> None:
         job, match, (model, body, prompts) = self._job, self._job.match, self._served
         self._began_s = self._heard_at_s = self._clock.now_s()

@@ -21,7 +21,7 @@ from sparewatt.inference.dispatch.attempt_factory import AttemptContext
 from sparewatt.inference.dispatch.failover import ContinuationCandidates
 from sparewatt.inference.dispatch.first_token_times import FirstTokenTimes
 from sparewatt.inference.dispatch.hedging import HedgeBudget
-from sparewatt.inference.dispatch.job_run import JobRun, RunContext
+from sparewatt.inference.dispatch.job_run import AnswerObserver, JobRun, RunContext
 from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Outcome, Sink
 from sparewatt.inference.dispatch.node_selection import match_through
@@ -102,8 +102,10 @@ class Dispatcher:
         observer: JobObserver | None = None,
         prefixes: PrefixIndex | None = None,
         is_leased: Callable[[NodeId, str], bool] = lambda _node_id, _order_id: False,
+        answers: AnswerObserver | None = None,
     ) -> None:
-        """`is_leased`: whether the chain has just given a node this lease, for which it may break off its answers."""
+        """`is_leased`: whether the chain has just given a node this lease, for which it may break off its answers.
+        `answers`: is shown every whole answer."""
         self._table = table
         self._health = health
         self._rules = rules
@@ -128,6 +130,7 @@ class Dispatcher:
             continuations=ContinuationCandidates(table, clock=clock),
             hedges=HedgeBudget(),
             on_over=self._on_over,
+            answers=answers,
         )
 
     @property

@@ -8,7 +8,7 @@ An answer that cannot be continued ends in an error event, never in a bare end o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -53,6 +53,14 @@ RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
 
 
+class AnswerObserver(Protocol):
+    """Is called for every whole answer of one node, on the request path: it must be cheap."""
+
+    def on_answer(self, job: Job, record: AttemptRecord, attempt: Attempt, data: bytes) -> None:
+        """`data`: the reply, if it is not streamed."""
+        ...
+
+
 class RunContext(NamedTuple):
     """What all jobs of a gateway share."""
 
@@ -63,6 +71,7 @@ class RunContext(NamedTuple):
     continuations: ContinuationCandidates
     hedges: HedgeBudget
     on_over: Callable[[JobRun], None]
+    answers: AnswerObserver | None = None
 
 
 class JobRun:
@@ -226,6 +235,8 @@ class JobRun:
         if data:
             self._send(data)
         self._bill.settle(self._attempt)
+        if self._context.answers is not None and self._attempt is not None and self._seam is None:
+            self._context.answers.on_answer(self.job, self.record.attempts[-1], self._attempt, data)
         is_possible = self._learn_speed()
         self._close_attempt(Outcome.DONE, None)
         self._succeed(is_possible=is_possible)

@@ -184,6 +184,10 @@ class Job(msgspec.Struct, frozen=True):
     """What the client calls the model, which the reply repeats."""
     output_limit: int | None = None
     """Tokens that all its answers together may have; None if there is no limit."""
+    is_check: bool = False
+    """Whether the network sends it to compare answers: it goes to nodes that get nothing else, too."""
+    may_check: bool = True
+    """Whether the network may send it to a second node to compare the answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from sparewatt.inference.dispatch.failover import FailoverGate
 from sparewatt.inference.dispatch.failure_reasons import context_too_long
 from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
+from sparewatt.inference.matcher.columns import Standing
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.formula import Ranking
 from sparewatt.inference.matcher.model import CANDIDATES_KEPT, Candidate, Decision, MatchContext, MatchJob, Rejection
@@ -120,7 +121,8 @@ class NodeSelector:
     def _decide(self, job: Job, gate: Gate | None) -> Decision:
         now_s = self._clock.now_s()
         prefix_tokens = self._prefixes.tokens_by_node(job.prefix, now_s=now_s) if job.prefix else None
-        context = MatchContext(now_s, self._health, self.tried, None, (), prefix_tokens)
+        least = Standing.SUSPENDED if job.is_check else Standing.WAITING
+        context = MatchContext(now_s, self._health, self.tried, None, (), prefix_tokens, least)
         self._last = match_through(gate, job.match, self._table, context, ranking=self._ranking, seed=self._seed)
         return self._last
 

@@ -30,6 +30,7 @@ _REASONS = {
     Rejection.NOT_MEASURED: "had not been measured for the model yet",
     Rejection.FULL: "already had all the jobs it may queue",
     Rejection.NOT_TIMED: "had not been timed by this network with the model yet, and gets a small share until it is",
+    Rejection.SUSPENDED: "had given an answer that failed a check, and got checks alone ('sparewatt node why --trust')",
 }
 
 

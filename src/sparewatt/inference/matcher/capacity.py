@@ -93,7 +93,7 @@ class CapacityCount:
 def free_slots(row: NodeRow) -> int:
     """Zero for a node that is full, less for one that takes no jobs."""
     load, slots = row.load, row.specs.slots
-    if not row.connected or load.draining:
+    if not row.connected or load.draining or row.is_suspended:
         return _UNAVAILABLE
     jobs_max = slots * _JOBS_PER_SLOT if slots <= _SLOTS_COUNTED_MAX else LINK_JOBS_MAX
     free = jobs_max - row.own_jobs - load.foreign

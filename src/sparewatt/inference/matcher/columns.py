@@ -32,6 +32,8 @@ TRANSPOSE_ONE_BY_ONE_MAX = 8
 class Standing(enum.IntEnum):
     """What is known of a node and a model by this network's own timing; a match asks for at least one of them."""
 
+    SUSPENDED = -1
+    """A check of its answers failed: it gets checks alone, which ask for no more than this."""
     WAITING = 0
     """Not timed yet, and it has as many first jobs as it may, or has failed one."""
     NEWCOMER = 1

@@ -22,7 +22,7 @@ from sparewatt.inference.matcher import formula
 from sparewatt.inference.matcher import scan as rules
 from sparewatt.inference.matcher.columns import ID_WORDS, ColumnField
 from sparewatt.inference.matcher.model import REJECTED_FIELDS, REJECTED_WIDTH, REJECTIONS_KEPT, SCAN_REJECTIONS
-from sparewatt.inference.matcher.scan import FULL, NOT_TIMED, RANKED_WIDTH, TRIED, MatchQuery
+from sparewatt.inference.matcher.scan import FULL, NOT_TIMED, RANKED_WIDTH, SUSPENDED, TRIED, MatchQuery
 
 N_SUMMARY, N_PARTS = len(formula.SUMMARY), len(formula.PARTS)
 N_FIELDS, N_REASONS, N_QUERY = len(ColumnField), len(SCAN_REJECTIONS), 10 + N_PARTS
@@ -41,10 +41,10 @@ def _compile(module: ModuleType, functions: Iterable[Callable[..., Any]]) -> dic
     return names
 
 
-_filters = _compile(rules, [rules.is_eligible, rules.is_full, *rules.FILTERS.values()])
+_filters = _compile(rules, [rules.is_eligible, rules.is_full, rules.is_suspended, *rules.FILTERS.values()])
 is_eligible, is_offline, is_draining = _filters["is_eligible"], _filters["is_offline"], _filters["is_draining"]
 is_context_too_short, is_vram_too_small = _filters["is_context_too_short"], _filters["is_vram_too_small"]
-is_unmeasured, is_full = _filters["is_unmeasured"], _filters["is_full"]
+is_unmeasured, is_full, is_suspended = (_filters[name] for name in ("is_unmeasured", "is_full", "is_suspended"))
 
 _formula = _compile(formula, formula.COMPILED)
 parts, total, lower_bound, to_us = (_formula[name] for name in ("parts", "total", "lower_bound", "to_us"))
@@ -67,6 +67,8 @@ def first_rejection(q: Any, rows: Any, e: int) -> int:
         reason = 4
     elif is_full(q, rows[e]):
         reason = FULL
+    elif is_suspended(q, rows[e]):
+        reason = SUSPENDED
     return reason
 
 

@@ -36,6 +36,7 @@ _SENTENCES = {
     Rejection.NOT_MEASURED: "has not been measured for this model yet",
     Rejection.FULL: "already has all the jobs it may queue ({had:.0f})",
     Rejection.NOT_TIMED: "has not been timed by this network with this model yet, and gets a small share until it is",
+    Rejection.SUSPENDED: "gave an answer that failed a check, and gets checks alone until one is passed",
     Rejection.ALREADY_TRIED: "was tried for this job and failed",
     Rejection.NOT_SHORTLISTED: "was not among the best of this model when they were last sorted",
 }
@@ -48,6 +49,7 @@ _NAMES: dict[Rejection, RejectionName] = {
     Rejection.NOT_MEASURED: "not_measured",
     Rejection.FULL: "full",
     Rejection.NOT_TIMED: "not_timed",
+    Rejection.SUSPENDED: "suspended",
     Rejection.ALREADY_TRIED: "already_tried",
     Rejection.NOT_SHORTLISTED: "not_shortlisted",
 }

@@ -86,6 +86,7 @@ class Rejection(enum.Enum):
     NOT_MEASURED = "measured"
     FULL = "capacity"
     NOT_TIMED = "timed"
+    SUSPENDED = "checked"
     ALREADY_TRIED = "not_tried"
     NOT_SHORTLISTED = "shortlist"
 
@@ -98,6 +99,7 @@ SCAN_REJECTIONS = (
     Rejection.NOT_MEASURED,
     Rejection.FULL,
     Rejection.NOT_TIMED,
+    Rejection.SUSPENDED,
     Rejection.ALREADY_TRIED,
 )
 """What a scan can reject a node for; it gives the index in this tuple."""

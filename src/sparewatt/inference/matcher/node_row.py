@@ -119,6 +119,22 @@ class ModelFigures(NamedTuple):
         return self.prefill_fixed_s + read * (self.prefill_token_s + (tokens + cached) * self.prefill_square_s)
 
 
+LOWEST_TIER = "community"
+"""The tier of every node until its record, or an auditor, says more."""
+
+
+class VerifiedFacts(NamedTuple):
+    """What a policy can look at that is not the node's own word. None: unknown."""
+
+    uptime: float | None = None
+    compliance: frozenset[str] = frozenset()
+    attested_by: frozenset[str] = frozenset()
+    tier: str = LOWEST_TIER
+
+
+NOTHING_VERIFIED = VerifiedFacts()
+
+
 class Timing(NamedTuple):
     """How fast a model is on a node by this network's own timing, whatever the node says: of lasting value."""
 
@@ -270,6 +286,12 @@ class NodeRow:
     own_active: dict[str, int] = field(default_factory=dict)
     """Jobs sent from here, by model."""
     jobs_done: int = 0
+    verified: VerifiedFacts = NOTHING_VERIFIED
+    """What the network knows of it, whatever it says."""
+    is_region_refuted: bool = False
+    """Whether the measured round trip does not fit the region that it names."""
+    is_suspended: bool = False
+    """Whether a check of its answers failed: it gets checks alone."""
     served_before: bool = False
     """Whether it finished a job in an earlier run."""
     jobs_failed: int = 0
@@ -415,7 +437,9 @@ def load_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
 def record_values(row: NodeRow, position: ColumnPosition) -> tuple[float, ...]:
     """The second group."""
     reading = position.reading_factor
-    if position.timed_jobs >= TIMED_JOBS:
+    if row.is_suspended:
+        standing = Standing.SUSPENDED
+    elif position.timed_jobs >= TIMED_JOBS:
         standing = Standing.TIMED
     elif position.breaker.failures_in_row or row.own_active.get(position.model, 0) >= FIRST_JOBS_MAX:
         standing = Standing.WAITING

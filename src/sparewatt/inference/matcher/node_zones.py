@@ -53,9 +53,11 @@ class NodeZones:
     def by_index(self) -> NDArray[np.uint8]:
         return self._by_index
 
-    def note(self, row: LocatedNode) -> None:
-        """When it reports another region, or its round trip was measured."""
+    def note(self, row: LocatedNode) -> bool:
+        """When it reports another region, or its round trip was measured. Whether the two fit."""
         if row.index >= len(self._by_index):
             self._by_index = np.concatenate((self._by_index, np.zeros(row.index, np.uint8)))
         claimed = zone_of_region(row.specs.region)
-        self._by_index[row.index] = believed_zone(claimed, rtt_s=row.rtt_s, gateway_zone=self._gateway_zone)
+        believed = believed_zone(claimed, rtt_s=row.rtt_s, gateway_zone=self._gateway_zone)
+        self._by_index[row.index] = believed
+        return believed == claimed

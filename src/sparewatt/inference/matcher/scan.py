@@ -128,6 +128,11 @@ def is_full(q: Any, x: Any) -> Any:
     return x[ColumnField.HEARD_IF_OPEN_S] <= q.offline_before_s
 
 
+def is_suspended(q: Any, x: Any) -> Any:
+    """Of nodes that no filter rejects, where the job is no check."""
+    return (x[ColumnField.STANDING] < 0.0) & (q.standing >= 0.0)
+
+
 FILTERS = {
     Rejection.OFFLINE: is_offline,
     Rejection.DRAINING: is_draining,
@@ -135,16 +140,17 @@ FILTERS = {
     Rejection.TOO_LITTLE_VRAM: is_vram_too_small,
     Rejection.NOT_MEASURED: is_unmeasured,
 }
-"""In the order of SCAN_REJECTIONS. A node that passes them all and is not eligible is full, or not timed."""
+"""In the order of SCAN_REJECTIONS. A node that passes them all and is not eligible is full, suspended, or not timed."""
 FULL, TRIED = SCAN_REJECTIONS.index(Rejection.FULL), SCAN_REJECTIONS.index(Rejection.ALREADY_TRIED)
 NOT_TIMED = SCAN_REJECTIONS.index(Rejection.NOT_TIMED)
+SUSPENDED = SCAN_REJECTIONS.index(Rejection.SUSPENDED)
 
 
 def first_rejections(query: MatchQuery, x: Any) -> NDArray[np.int64]:
     """For nodes that are not eligible: the index of the first reason in SCAN_REJECTIONS."""
     found: NDArray[np.int64] = np.select(
-        [*(rejects(query, x) for rejects in FILTERS.values()), is_full(query, x)],
-        [*range(len(FILTERS)), FULL],
+        [*(rejects(query, x) for rejects in FILTERS.values()), is_full(query, x), is_suspended(query, x)],
+        [*range(len(FILTERS)), FULL, SUSPENDED],
         default=NOT_TIMED,
     )
     return found

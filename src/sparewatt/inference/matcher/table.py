@@ -28,6 +28,7 @@ from sparewatt.inference.matcher.node_row import (
     ColumnPosition,
     NodeRow,
     Timing,
+    VerifiedFacts,
     active_bytes_of,
     load_left_s_of,
     load_values,
@@ -202,7 +203,7 @@ class NodeTable:
         row.is_loading = any(position.loading_from_s is not None for position in row.positions.values())
         row.active_bytes = active_bytes_of(row)
         self.capacity.update(row)
-        self.zones.note(row)
+        row.is_region_refuted = not self.zones.note(row)
         self._mark(row)
 
     def set_load(self, node_id: NodeId, load: NodeLoad, *, now_s: float) -> None:
@@ -231,7 +232,7 @@ class NodeTable:
         row = self._rows[node_id]
         smoothed_s = rtt_s if row.rtt_s == 0.0 else row.rtt_s + RTT_EWMA * (rtt_s - row.rtt_s)
         row.rtt_s, row.last_heard_s = smoothed_s, now_s
-        self.zones.note(row)
+        row.is_region_refuted = not self.zones.note(row)
         self._mark(row)
 
     # reservations
@@ -386,6 +387,24 @@ class NodeTable:
         row = self._rows.get(node_id)
         breaker = row.breakers.get(model) if row is not None else None
         return breaker is not None and now_s < breaker.shut_until_s
+
+    def set_verified(self, node_id: NodeId, facts: VerifiedFacts) -> None:
+        """What the network knows of a node. Lists of allowed nodes are built anew if it changed."""
+        row = self._rows.get(node_id)
+        if row is None or row.verified == facts:
+            return
+        row.verified = facts
+        for position in row.positions.values():
+            position.columns.specs_version += 1
+            position.columns.version += 1
+
+    def set_suspended(self, node_id: NodeId, *, is_suspended: bool) -> None:
+        """Whether the node gets no jobs but checks."""
+        row = self._rows.get(node_id)
+        if row is not None and row.is_suspended != is_suspended:
+            row.is_suspended = is_suspended
+            self.capacity.update(row)
+            self._mark(row)
 
     def note_answer(self, reservation: Reservation, *, steps: int, now_s: float) -> bool:
         """An answer is whole: how many steps it took since its first token. Call it before the release.

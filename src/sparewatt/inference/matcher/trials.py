@@ -42,12 +42,13 @@ def match_fairly(
     near: str | None = None,
     is_trial: bool = True,
 ) -> Decision:
-    """As `match`. `is_trial`: whether the job may be a trial at all; a second attempt is none."""
+    """As `match`. `is_trial`: whether the job may be a trial at all; a second attempt is none. A check never is."""
 
     def match_with(standing: Standing) -> Decision:
         return match(job, table, replace(context, standing=standing), ranking=ranking, seed=seed, near=near)
 
-    if not table.newcomers.count(job.model) or ranking.usd_weight is None:
+    is_plain = context.standing < Standing.WAITING or ranking.usd_weight is None
+    if is_plain or not table.newcomers.count(job.model):
         return match(job, table, context, ranking=ranking, seed=seed, near=near)
     timed = match_with(Standing.TIMED)
     best = timed.best

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InsufficientCredits
-from sparewatt.core.ids import AccountId, KeyId, MatchId
+from sparewatt.core.ids import AccountId, KeyId, MatchId, NodeId
 from sparewatt.core.money import Nano, format_usd
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.model import AttemptRecord, BilledAnswer, DeliveryCount, Outcome
@@ -83,8 +83,11 @@ class Metering:
         *,
         clock: Clock,
         delivered: DeliveredTokens | None = None,
+        withholds: Callable[[NodeId, AccountId], bool] | None = None,
     ) -> None:
-        """`delivered`: counts what owners delivered of each model."""
+        """`delivered`: counts what owners delivered of each model. `withholds`: whether a node's pay waits for a
+        check."""
+        self.withholds = withholds
         self._ledger = ledger
         self.delivered = delivered or DeliveredTokens()
         self.clock = clock
@@ -320,13 +323,21 @@ class RunningTab(msgspec.Struct, eq=False):
         return found
 
     def _deliveries(self, attempts: Sequence[AttemptRecord]) -> tuple[Delivery, ...]:
-        return deliveries_of(
+        found = deliveries_of(
             attempts,
             prompt_estimate=self._prompt_estimate(attempts),
             prompt_most=self.prompt_most,
             output_bound=self._output_bound,
             is_streamed=self.quote.call.stream,
         )
+        withholds = self.till.withholds
+        return found if withholds is None else tuple(_with_withholding(each, withholds) for each in found)
+
+
+def _with_withholding(delivery: Delivery, withholds: Callable[[NodeId, AccountId], bool]) -> Delivery:
+    if not withholds(delivery.node_id, delivery.owner):
+        return delivery
+    return msgspec.structs.replace(delivery, is_withheld=True)
 
 
 def _why_failed(attempts: Sequence[AttemptRecord]) -> str | None:

@@ -39,8 +39,10 @@ def batch_tokens(weights_bytes: int, *, slots: int, has_gpu: bool) -> int:
     return max(BATCH_TOKENS_MIN, slots, min(BATCH_TOKENS_MAX, 1 << max(0, fitting.bit_length() - 1)))
 
 
-def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> None:
-    """Load the model, serve it on loopback, return on SIGTERM or SIGINT."""
+def serve(
+    model: Path, *, alias: str, slots: int, context: int, port: int, threads: int = 1, batch: int | None = None
+) -> None:
+    """Load the model, serve it on loopback, return on SIGTERM or SIGINT. `batch`: instead of `batch_tokens`."""
     try:
         import xllamacpp  # noqa: PLC0415 (optional: only nodes that serve a file themselves need it)
     except ImportError:
@@ -56,9 +58,10 @@ def serve(model: Path, *, alias: str, slots: int, context: int, port: int) -> No
     kinds = xllamacpp.ggml_backend_dev_type
     gpus = (kinds.GGML_BACKEND_DEVICE_TYPE_GPU, kinds.GGML_BACKEND_DEVICE_TYPE_IGPU)
     has_gpu = any(device["type"] in gpus for device in xllamacpp.get_device_info())
-    params.n_batch = params.n_ubatch = batch_tokens(model.stat().st_size, slots=slots, has_gpu=has_gpu)
-    params.cpuparams.n_threads = 1
-    params.cpuparams_batch.n_threads = 1
+    fitting = batch_tokens(model.stat().st_size, slots=slots, has_gpu=has_gpu)
+    params.n_batch = params.n_ubatch = fitting if batch is None else max(batch, slots)
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
     params.endpoint_slots = True
     params.endpoint_props = True
     params.endpoint_metrics = True
@@ -88,10 +91,20 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int)
     given = parser.parse_args()
     die_with_parent()
     try:
-        serve(given.model, alias=given.alias, slots=given.slots, context=given.context, port=given.port)
+        serve(
+            given.model,
+            alias=given.alias,
+            slots=given.slots,
+            context=given.context,
+            port=given.port,
+            threads=given.threads,
+            batch=given.batch,
+        )
     except (StartupError, RuntimeError, ValueError) as error:
         raise SystemExit(f"llama.cpp cannot serve {given.model}: {error}") from None
 

@@ -94,11 +94,14 @@ class NodeUtilisation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarningsSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner's earnings by state: pending, then batched, then settled, then claimed."""
+    """An owner's earnings by state: withheld, then pending, then batched, then settled, then claimed."""
 
     account: str
     fee_bps: int
     """The network's share of what a payer pays, in hundredths of a percent."""
+    withheld_usd: str
+    """Earned since each node's last passed check, from paid and free credits; the next that is passed releases it."""
+    withheld_nano: int
     pending_usd: str
     """Earned, and in no payout batch yet."""
     pending_nano: int

@@ -19,6 +19,7 @@ RejectionName = Literal[
     "not_measured",
     "full",
     "not_timed",
+    "suspended",
     "already_tried",
     "not_shortlisted",
 ]

@@ -11,7 +11,17 @@ from sparewatt.protocol.api.feed import NodeStateName, OutcomeName
 from sparewatt.protocol.link.node_report import Capability, ModelState
 
 MatcherFilterName = Literal[
-    "model", "online", "accepting", "context", "vram", "measured", "capacity", "timed", "not_tried", "shortlist"
+    "model",
+    "online",
+    "accepting",
+    "context",
+    "vram",
+    "measured",
+    "capacity",
+    "timed",
+    "checked",
+    "not_tried",
+    "shortlist",
 ]
 """The matcher's filters. Each is named by what a rejected node lacks."""
 FailureCauseName = Literal[

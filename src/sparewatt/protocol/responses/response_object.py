@@ -54,7 +54,7 @@ def new_response(
         **({} if request.user is None else {"user": request.user}),  # alone among these it must not be null
         "safety_identifier": request.safety_identifier,
         "prompt_cache_key": request.prompt_cache_key,
-    }
+    } | ({"conversation": {"id": request.conversation_id}} if request.conversation_id is not None else {})
 
 
 def failed(response: Json, error: SparewattError) -> Json:

@@ -19,7 +19,10 @@ SLO_FIRST_S, SLO_PROMPT_TPS, SLO_PER_TOKEN_S = 2.0, 4000.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """Times in seconds; slo, failed, warm_hit, gini and gap_to_oracle as fractions."""
+    """Times in seconds; slo, failed, warm_hit, gini and gap_to_oracle as fractions.
+
+    Also as fractions of the jobs: those that were answered with garbage, checks, and jobs of which an attempt failed.
+    """
 
     ttft_p50: float
     ttft_p99: float
@@ -33,12 +36,14 @@ class RunSummary:
     warm_hit: float
     gini: float
     gap_to_oracle: float = 0.0
-    garbage: float = 0.0
+    garbage_answers: float = 0.0
+    checked: float = 0.0
+    retried: float = 0.0
 
     def as_dict(self, *, with_garbage: bool = False) -> dict[str, float]:
         values = {name: round(value, 6) for name, value in asdict(self).items()}
         if not with_garbage:
-            del values["garbage"]
+            del values["garbage_answers"]
         return values
 
 
@@ -145,7 +150,8 @@ def summarise(measurements: RunMeasurements, jobs: Sequence[SimJob], scenario: S
         usd_per_mtok=float(paid[done].sum()) / tokens * 1e6 if tokens else 0.0,
         warm_hit=float(is_warm.mean()),
         gini=gini(earned),
-        garbage=float(np.mean(done & garbage[site])),
+        garbage_answers=float(np.mean(done & garbage[site])),
+        retried=float(np.mean([job.was_retried for job in jobs])),
     )
 
 

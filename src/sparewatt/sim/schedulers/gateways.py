@@ -24,6 +24,7 @@ from sparewatt.inference.matcher.reservation import Reservation
 from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.inference.matcher.trials import match_fairly
 from sparewatt.sim.fleet.node import NodeReport, SimReporter, node_id
+from sparewatt.sim.schedulers.checks import SimChecks
 from sparewatt.sim.traffic import SimJob
 from sparewatt.sim.world import AttemptEnd, Refuse, Start, VirtualClock, World
 
@@ -34,7 +35,16 @@ USERS = 64
 class SimGateways:
     """Implements Scheduler for all gateways together."""
 
-    def __init__(self, world: World, ranking: Ranking, *, heartbeat_s: float, seed: int, affinity: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        ranking: Ranking,
+        *,
+        heartbeat_s: float,
+        seed: int,
+        affinity: bool = True,
+        checks: bool = False,
+    ) -> None:
         self._world = world
         self._ranking = ranking
         self._seed = seed
@@ -55,6 +65,7 @@ class SimGateways:
                 table.set_rtt(name, world.rtt_s(gateway, site), now_s=0.0)
                 if world.scenario.sites[site].is_known:
                     _restore_timings(table, name)
+        self.checks = SimChecks(world, self.tables, ids=self._ids, seed=seed) if checks else None
         for site in range(len(self._ids)):
             world.call_at(heartbeat_s * (site + 1) / len(self._ids), self._send_heartbeat, site)
 
@@ -104,6 +115,8 @@ class SimGateways:
 
     def choose(self, job: SimJob, now_s: float) -> int | None:
         table = self.tables[job.gateway]
+        if job.pinned is not None:
+            return self._choose_pinned(job, job.pinned, now_s)
         model = ModelId(job.model.name)
         expected = table.typical_output_tokens(model)
         wanted = MatchJob(MatchId(f"{job.number}.{len(job.tried)}"), model, job.prompt_tokens, expected)
@@ -117,6 +130,18 @@ class SimGateways:
         job.promised_ttft_s = 0.0 if prediction is None else self._promise_s(job, site, prediction)
         job.predicted_ttft_s = None if prediction is None else prediction.predicted_ttft_s
         job.predicted_cost = math.inf if prediction is None else prediction.cost
+        return site
+
+    def _choose_pinned(self, job: SimJob, site: int, now_s: float) -> int | None:
+        """A check goes to one node, once."""
+        table, name, model = self.tables[job.gateway], self._ids[site], ModelId(job.model.name)
+        row = table.get(name)
+        if job.tried or row is None or model not in row.positions:
+            if self.checks is not None:
+                self.checks.on_lost(job)
+            return None
+        wanted = MatchJob(MatchId(f"{job.number}"), model, job.prompt_tokens, job.output_tokens)
+        self._in_flight[job.number] = table.reserve(name, wanted, now_s=now_s)
         return site
 
     def _context(self, job: SimJob, now_s: float) -> MatchContext:
@@ -184,6 +209,8 @@ class SimGateways:
         if end is AttemptEnd.REFUSED:
             self._note_late(job, int(name, 16))
         elif end is AttemptEnd.FAILED:
+            if self.checks is not None:
+                self.checks.on_lost(job)
             self._prefixes[job.gateway].forget(name)  # most failures are dead machines, which lose their cache
             table.note_failure(name, model=reservation.model, now_s=now_s)
         elif end is AttemptEnd.DONE:
@@ -192,6 +219,8 @@ class SimGateways:
             else:
                 table.note_failure(name, model=reservation.model, now_s=now_s)
         table.release(reservation, now_s=now_s)
+        if end is AttemptEnd.DONE and self.checks is not None:
+            self.checks.on_answer(job, int(name, 16))
         if report is not None:
             self._receive_report(job.gateway, int(name, 16), report)
 

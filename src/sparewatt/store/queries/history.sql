@@ -45,5 +45,10 @@ SELECT * FROM (
     ORDER BY at DESC LIMIT $5
 ) AS latest ORDER BY at
 
+-- name: node_uptimes
+SELECT name, sum(up_s)::float8 AS up_s, sum(known_s)::float8 AS known_s, count(*)::integer AS days
+FROM history WHERE step_s = $1 AND kind = 'node' AND at >= to_timestamp($2) AND known_s > 0
+GROUP BY name LIMIT $3
+
 -- name: forget_history
 DELETE FROM history WHERE step_s = $1 AND at < now() - make_interval(secs => $2)

@@ -83,6 +83,9 @@ ON CONFLICT (cause) DO NOTHING RETURNING cause
 -- name: find_transfer
 SELECT account_id, nano FROM transfers WHERE cause = $1
 
+-- name: find_transfer_memo
+SELECT account_id, memo FROM transfers WHERE cause = $1 AND memo IS NOT NULL
+
 -- name: insert_transfers
 -- Transfers that are known to be new: one that is not aborts the transaction.
 INSERT INTO transfers (cause, at, kind, account_id, nano, expires_at, memo)

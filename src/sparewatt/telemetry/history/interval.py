@@ -101,7 +101,8 @@ class IntervalFigures:
                 continue
             known.update(row.models)
             node = self._figures.setdefault(("node", row.id), HistoryCounts())
-            _add_time(node, passed_s=passed_s, is_up=is_up)
+            if not (row.connected and row.load.draining):  # paused by its owner, or about to stop: that costs nothing
+                _add_time(node, passed_s=passed_s, is_up=is_up)
             if is_up:
                 _add_capacity(network, row)
                 warm.update([model.id for model in row.models.values() if model.state == "warm"])

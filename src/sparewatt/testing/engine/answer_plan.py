@@ -100,7 +100,7 @@ def sampling_for(
     return Sampling(
         index=index,
         choice=choice,
-        seed=request.seed,
+        seed=request.seed if not settings.weights else (request.seed or 0) + settings.weights,
         limit=room if max_tokens is None or max_tokens < 0 else min(max_tokens, room),
         length=settings.answer_tokens,
         ignore_eos=bool(request.ignore_eos),

@@ -96,6 +96,8 @@ class EngineSettings:
     metrics: bool = True
     """Whether it has a `/metrics` page, where a server may have none."""
     quantization: str | None = None
+    weights: int = 0
+    """Other weights write other answers, whatever the model is called."""
     max_num_seqs: int = 256
     chunk_tokens: int = 2048
     kv_tokens: int = 65_536

@@ -55,6 +55,7 @@ def test_the_funnel_counts_every_node_once() -> None:
         "measured": 1,
         "capacity": 1,
         "timed": 0,
+        "checked": 0,
         "not_tried": 0,
         "shortlist": 0,
     }
