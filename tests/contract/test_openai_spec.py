@@ -11,7 +11,7 @@ import pytest
 from sparewatt.api.inference.text_filters import TextLogprobs
 from sparewatt.inference.dispatch.assembled_reply import AssembledReply
 from sparewatt.inference.dispatch.reply import StreamReply
-from sparewatt.localnet.network import MODEL_NAME
+from sparewatt.localnet.demo_model import DEMO_MODEL
 from sparewatt.node.backends.backend import Backend
 from sparewatt.protocol.openai.chat import as_stream
 from tests.contract.chats import CEILING_S, REPEATABLE
@@ -35,7 +35,7 @@ SERVERS = [*every_kind(), *every_dialect()]
 
 
 async def streamed(backend: Backend, path: str, body: dict[str, Any]) -> bytes:
-    encoded = as_stream(json.dumps({"model": MODEL_NAME, "max_tokens": 6, **REPEATABLE, **body}).encode())
+    encoded = as_stream(json.dumps({"model": DEMO_MODEL, "max_tokens": 6, **REPEATABLE, **body}).encode())
     async with asyncio.timeout(CEILING_S), backend.post(path, encoded) as reply:
         stream = b"".join([chunk async for chunk in reply.chunks])
         assert reply.status == 200, stream
