@@ -1,4 +1,4 @@
-"""`sparewatt trust`: compute again, on this machine, what a network says of its nodes and rewards, or have it retried."""
+"""`sparewatt trust`: compute again, here, what a network says of its nodes and rewards, or have it tried again."""
 
 from __future__ import annotations
 
