@@ -1,1 +1,1 @@
-"""Trust in nodes: pure rules for reputation and checked answers, without clock or I/O. Tiers and rewards will follow."""
+"""Trust in nodes: pure rules for reputation and checked answers, without clock or I/O."""
