@@ -5,6 +5,7 @@ export type ActorName = "network" | "provider" | "renter" | "validators";
 export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
 export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type CheckStateName = "barred" | "passing" | "suspect" | "unchecked";
 export type ChosenStatus = "active" | "left" | "maintenance";
 export type DepositWarningName = "deposit_empty" | "deposit_low";
 export type EgressName = "none" | "public";
@@ -18,7 +19,7 @@ export type LeaseStateName = "active" | "closed" | "paused" | "pending" | "unpla
 export type LimitReset = "daily" | "monthly" | "weekly";
 export type MatchBidState = "certified" | "committed" | "eligible" | "lost" | "refused" | "rejected" | "standby" | "uncertified" | "unrevealed" | "won";
 export type MatchPhaseName = "certified" | "commit" | "matched" | "over" | "reveal" | "unmatched" | "vote";
-export type MatcherFilterName = "accepting" | "capacity" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
+export type MatcherFilterName = "accepting" | "capacity" | "checked" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OrderStateName = "closed" | "expired" | "matched" | "open" | "unmatched";
@@ -26,11 +27,13 @@ export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running
 export type PhaseName = "certified" | "commit" | "over" | "reveal" | "vote";
 export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
 export type RegistryStatusName = "active" | "left" | "maintenance" | "registered" | "suspended";
-export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "too_little_vram";
+export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "suspended" | "too_little_vram";
 export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress" | "incomplete" | "queued";
 export type RoleName = "operator" | "owner" | "user";
 export type ScopeName = "admin" | "inference" | "lease" | "node";
 export type SortName = "latency" | "price" | "throughput";
+export type VerdictKindName = "probe" | "rerun";
+export type VerdictResultName = "failed" | "passed";
 
 /** A field that is left out keeps its value. The policy `null` removes the policy. */
 export interface AccountChange {
@@ -285,6 +288,41 @@ export interface ChatRequest {
   response_format?: Record<string, unknown> | null;
 }
 
+/** What one check found of one node. */
+export interface CheckVerdict {
+  id: string;
+  check: string;
+  at_unix_s: number;
+  node: string;
+  kind: VerdictKindName;
+  result: VerdictResultName;
+  state: CheckStateName;
+  model: string;
+  witness: string | null;
+  agreed: number | null;
+  differs: boolean | null;
+  difference: string[] | null;
+  hazard: number;
+  seed: string | null;
+  limits: number[];
+  prompt: Record<string, string>[] | null;
+  answers: CheckedAnswer[];
+  before: CheckedAnswer[];
+  is_drift: boolean;
+  retrial_of: string | null;
+  retried: boolean;
+}
+
+/** One node's answer, as far as it is kept. */
+export interface CheckedAnswer {
+  node: string;
+  owner: string;
+  trusted: boolean;
+  digest: string;
+  pieces: number;
+  text: string[] | null;
+}
+
 /** What a cloud publishes for the same card, for comparison. */
 export interface CloudPrice {
   gpu: string;
@@ -457,10 +495,12 @@ export interface EarningsGroupList {
   next: string | null;
 }
 
-/** An owner's earnings by state: pending, then batched, then settled, then claimed. */
+/** An owner's earnings by state: withheld, then pending, then batched, then settled, then claimed. */
 export interface EarningsSummary {
   account: string;
   fee_bps: number;
+  withheld_usd: string;
+  withheld_nano: number;
   pending_usd: string;
   pending_nano: number;
   batched_usd: string;
@@ -1692,6 +1732,23 @@ export interface Node {
   last_seen_at: number | null;
   yours: boolean;
   sensors: NodeSensors | null;
+}
+
+/** Where a node stands, why, and what would change it. */
+export interface NodeChecks {
+  object: "node_checks";
+  node: string;
+  name: string;
+  state: CheckStateName;
+  passed: number;
+  failed_probes: number;
+  trusted: boolean;
+  checked_share: number;
+  barred_until_unix_s: number | null;
+  sentences: string[];
+  verdicts: CheckVerdict[];
+  withheld_nano?: number;
+  withheld_promo_nano?: number;
 }
 
 /** What the node reports of itself and no gateway has verified. */
