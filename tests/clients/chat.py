@@ -16,6 +16,8 @@ PROMPT: list[Any] = [
     {"role": "system", "content": "You are a quiet station master."},
     {"role": "user", "content": "Which trains leave today? Grüße 🙂"},
 ]
+LONG: list[Any] = [{"role": "user", "content": "word " * 9000}]
+"""More tokens than the context has, which only the model server can count."""
 MAX_TOKENS = 12
 TIMEOUT_S = 30.0
 
@@ -40,7 +42,10 @@ def main(base_url: str, api_key: str, model: str) -> None:
         "unknown_model_retrieved": error_of(lambda: client.models.retrieve("no-such-model")),
         "unknown_model_streamed": error_of(lambda: create(**chat | {"model": "no-such-model"}, stream=True)),
         "malformed": error_of(lambda: create(**chat | {"max_tokens": "many"})),
-        "malformed_for_the_model": error_of(lambda: create(**chat | {"temperature": "hot"})),
+        "malformed_for_the_model": error_of(lambda: create(**chat | {"temperature": 99})),
+        "overflow": error_of(lambda: create(**chat | {"messages": LONG})),
+        "overflow_streamed": error_of(lambda: create(**chat | {"messages": LONG}, stream=True)),
+        "overflow_of_a_text": error_of(lambda: client.completions.create(model=model, prompt=LONG[0]["content"])),
         "aborted": aborted(create(**chat | {"max_tokens": 8000}, stream=True, extra_body={"ignore_eos": True})),
         "after_abort": whole(create(**chat)),
     }

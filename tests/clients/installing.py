@@ -28,6 +28,11 @@ def python_with_openai2() -> Path:
     return python_from_lock(CLIENTS / "openai2.lock", ROOT / ".venv-openai2")
 
 
+def python_of_protocols() -> Path:
+    """The interpreter of an environment with the clients of Anthropic and of Ollama."""
+    return python_from_lock(CLIENTS / "protocols.lock", ROOT / ".venv-protocols")
+
+
 def python_from_lock(lock: Path, home: Path) -> Path:
     """The interpreter of an environment with just what a lock file names."""
     python = home / "bin" / "python"
@@ -40,9 +45,18 @@ def python_from_lock(lock: Path, home: Path) -> Path:
     return python
 
 
-def node_package() -> Path:
-    """The folder of the Node package, its dependencies installed."""
-    folder = CLIENTS / "node"
+def python_with_agents() -> Path:
+    """The interpreter of an environment that holds OpenAI's Agents SDK."""
+    return python_from_lock(CLIENTS / "agents.lock", ROOT / ".venv-agents")
+
+
+def ai_sdk_package() -> Path:
+    return node_package("ai")
+
+
+def node_package(name: str = "node") -> Path:
+    """The folder of a Node package, its dependencies installed."""
+    folder = CLIENTS / name
 
     def install() -> None:
         run_command(str(NODE), str(_NPM), "ci", "--ignore-scripts", "--silent", cwd=folder)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparewatt.localnet.network import MODEL_NAME
+from sparewatt.localnet.demo_model import DEMO_MODEL
 from sparewatt.node.backends.backend import Backend
 
 PATH = "/v1/chat/completions"
@@ -26,7 +26,7 @@ REPEATABLE = {"temperature": 0, "seed": 7, "cache_prompt": False}
 
 
 def chat(prompt: str, **options: Any) -> bytes:
-    body = {"model": MODEL_NAME, "messages": [{"role": "user", "content": prompt}], **options}
+    body = {"model": DEMO_MODEL, "messages": [{"role": "user", "content": prompt}], **options}
     return json.dumps(body).encode()
 
 

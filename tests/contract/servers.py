@@ -16,8 +16,9 @@ from typing import Literal
 import pytest
 from _pytest.mark import ParameterSet
 
-from sparewatt.localnet.network import MODEL_NAME, find_weights
+from sparewatt.localnet.demo_model import DEMO_MODEL
 from sparewatt.machine.spawn import free_port
+from sparewatt.node.serving_image.weights import installed_weights
 from sparewatt.sim.servers.facts import ServerKind
 from tests.processes import end_process, start_process, tail, wait_until
 
@@ -41,21 +42,21 @@ class Kind:
     ready_path: str = "/health"
 
     def argv(self, port: int) -> list[str]:
-        weights = [str(find_weights())] if self.module == "sparewatt.node.backends.llama_server" else []
+        weights = [str(installed_weights(DEMO_MODEL))] if self.module == "sparewatt.node.backends.llama_server" else []
         return [sys.executable, "-m", self.module, *weights, f"--port={port}", f"--slots={SLOTS}", *self.flags]
 
 
 DETERMINISTIC = Kind(
     name="deterministic",
     module="sparewatt.testing",
-    flags=(f"--model={MODEL_NAME}", f"--n-ctx={CONTEXT}", f"--decode-tps={DECODE_TPS}"),
+    flags=(f"--model={DEMO_MODEL}", f"--n-ctx={CONTEXT}", f"--decode-tps={DECODE_TPS}"),
 )
 LLAMA = Kind(
     name="llama.cpp",
     module="sparewatt.node.backends.llama_server",
-    flags=(f"--alias={MODEL_NAME}", f"--context={CONTEXT}"),
+    flags=(f"--alias={DEMO_MODEL}", f"--context={CONTEXT}"),
     lacks={
-        "tools": "the-model's-template-knows-no-tools",
+        "tools": "the-model's-template-knows-no-tools, and only its adapter makes up for it",
         "embeddings": "it-is-started-without-embeddings",
     },
 )
@@ -64,7 +65,7 @@ KINDS = (DETERMINISTIC, LLAMA)
 
 def dialect(speaks: ServerKind, *flags: str, ready_path: str = "/health") -> Kind:
     """The deterministic engine as a server of another kind, with steps of 10 ms."""
-    common = (f"--model={MODEL_NAME}", f"--n-ctx={CONTEXT}", f"--speaks={speaks}", f"--step-s={1 / DECODE_TPS}")
+    common = (f"--model={DEMO_MODEL}", f"--n-ctx={CONTEXT}", f"--speaks={speaks}", f"--step-s={1 / DECODE_TPS}")
     return Kind(name=f"engine-as-{speaks}", module="sparewatt.testing", flags=(*common, *flags), ready_path=ready_path)
 
 
@@ -113,7 +114,7 @@ def running_server(kind: Kind, folder: Path) -> Iterator[Server]:
     try:
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(process, url + kind.ready_path, output)
-        yield Server(kind, url, MODEL_NAME, process)
+        yield Server(kind, url, DEMO_MODEL, process)
     finally:
         end_process(process, signal.SIGTERM)
 

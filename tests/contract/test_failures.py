@@ -14,6 +14,7 @@ import pytest
 
 from sparewatt.core.clock import SystemClock
 from sparewatt.core.rng import SystemRng
+from sparewatt.inference.dispatch.failure_reasons import ErrorCode, classify
 from sparewatt.machine.spawn import free_port
 from sparewatt.node.backends.backend import BackendUnreachable, BadBackendReply
 from sparewatt.node.backends.discovery import find_local_servers
@@ -21,7 +22,7 @@ from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.measurement.model_speed import SpeedMeter
 from sparewatt.testing import Fault
 from tests.contract.chats import CEILING_S, ENDLESS, PATH, ask_whole, chat, first_content, until_running
-from tests.contract.servers import DETERMINISTIC, Kind, Server, every_kind, running_server
+from tests.contract.servers import CONTEXT, DETERMINISTIC, Kind, Server, every_dialect, every_kind, running_server
 
 MODELS = b'{"object":"list","data":[{"id":"a-model"}]}'
 STREAM = chat("Tell me a long story.", stream=True, **ENDLESS)
@@ -224,6 +225,18 @@ async def test_a_server_killed_in_the_middle_breaks_its_streams_and_is_then_gone
 
         with pytest.raises(BackendUnreachable):
             await backend.models()
+
+
+@pytest.mark.parametrize("server", [*every_kind(), *every_dialect()], indirect=True)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_prompt_that_does_not_fit_is_refused_in_words_that_are_known(
+    server: Server, backend: OpenAIBackend, *, stream: bool
+) -> None:
+    status, body = await read_all(backend, chat("word " * 9000, stream=stream))
+
+    error = classify(status, body)
+    assert (error.code, error.is_clients_fault) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, True)
+    assert error.context_tokens == CONTEXT
 
 
 async def test_a_server_that_loads_is_listed_as_loading(tmp_path: Path, session: aiohttp.ClientSession) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.localnet.network import MODEL_NAME
+from sparewatt.localnet.demo_model import DEMO_MODEL
 from sparewatt.node.backends.openai import OpenAIBackend
 from sparewatt.node.backends.reply_stream import EventDataSplitter
 from sparewatt.protocol.link.frames import JobPath
@@ -23,7 +23,7 @@ PROMPT = "The river is"
 
 
 def text(prompt: object = PROMPT, **options: Any) -> bytes:
-    return json.dumps({"model": MODEL_NAME, "prompt": prompt, "max_tokens": 6, **REPEATABLE, **options}).encode()
+    return json.dumps({"model": DEMO_MODEL, "prompt": prompt, "max_tokens": 6, **REPEATABLE, **options}).encode()
 
 
 async def assembled(backend: OpenAIBackend, body: bytes) -> dict[str, Any]:

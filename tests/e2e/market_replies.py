@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 from playwright.sync_api import Page, Route
 
+from sparewatt.protocol.api.lease_income import LeaseIncome, LeaseIncomeList
 from sparewatt.protocol.api.lease_match import (
     AuctionPhase,
     LeaseMatch,
@@ -320,7 +321,8 @@ def providers() -> list[MarketProvider]:
         unbonding_usd="0",
         final=True,
     )
-    return [replace(plain, id=address) for address in PROVIDERS]
+    first, *others = [replace(plain, id=address) for address in PROVIDERS]
+    return [replace(first, node_key=LEASED_NODE), *others]
 
 
 def validators() -> MarketValidatorList:
@@ -420,6 +422,29 @@ def closed_lease() -> Lease:
     return replace(own_lease(), id="00112233aabbccdd", name="over", phase="closed", order=over)
 
 
+LEASED_NODE = "0x" + "5" * 40
+"""That of the first provider; the network under test has no such node."""
+
+
+def lease_income() -> LeaseIncomeList:
+    """Of an owner: one lease runs for two more days, one has ended."""
+    now = now_s()
+    runs = LeaseIncome(
+        id=FOUND,
+        provider=PROVIDERS[0],
+        node=LEASED_NODE,
+        state="active",
+        hourly_usd="1.13",
+        placed_at=now - 86_400,
+        left_at=None,
+        ends_at=now + 2 * 86_400,
+        earned_usd="20.5",
+        due_usd="5.26",
+    )
+    over = replace(runs, id=NOT_FOUND, state="closed", left_at=now - 600, ends_at=None, earned_usd="0.4", due_usd="0")
+    return LeaseIncomeList(data=[runs, over], earned_usd="20.9", due_usd="5.26", hourly_usd="1.13", leases=2)
+
+
 def serve_market(page: Page) -> None:
     """Answer the page's questions about the market, on a network without a chain."""
     heads: dict[str, Any] = {"latest_block": 1_204, "final_block": 1_203}
@@ -447,6 +472,7 @@ def serve_market(page: Page) -> None:
     page.route("**/v1/market/providers?*", lambda route: fulfil(route, MarketProviderList(data=providers(), **heads)))
     page.route("**/v1/market/validators", lambda route: fulfil(route, validators()))
     page.route("**/v1/leases", lambda route: fulfil(route, LeaseList(data=[own_lease(), closed_lease()])))
+    page.route("**/v1/earnings/leases", lambda route: fulfil(route, lease_income()))
     page.route("**/v1/leases/dry-run", lambda route: fulfil(route, quote()))
     page.route("**/v1/leases/*/match*", lambda route: fulfil(route, matches[route.request.url.split("/")[5]]()))
 

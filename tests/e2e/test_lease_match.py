@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Window
 from tests.e2e.people import sign_up
+from tests.e2e.wizard import go_to
 from tests.integration.asking import ask
 from tests.integration.networks import Network
 from tests.processes import wait_until
@@ -117,13 +118,19 @@ def test_a_renter_orders_by_the_form_and_closes_the_lease(quorum: Network, windo
     window.open(quorum, "/leases")
     page.get_by_role("button", name="Order a lease").first.click()
     page.wait_for_url("**/leases/new")
+    go_to(page, "Price")
     order = page.get_by_role("button", name="Order it")
     expect(order).to_be_disabled()
+    go_to(page, "What")
     page.get_by_label("Image").fill("ubuntu:24.04")
+    go_to(page, "Machine")
     page.get_by_label("GPUs").fill("8")
+    go_to(page, "Price")
     expect(page.get_by_test_id("nobody")).to_be_visible()
     expect(order).to_be_disabled()
+    go_to(page, "Machine")
     page.get_by_label("GPUs").fill("0")
+    go_to(page, "Price")
     expect(page.get_by_test_id("quote")).to_contain_text(re.compile(r"\$[\d.]+ to \$[\d.]+/h"))
     order.click()
     expect(page.get_by_test_id("lease-states")).to_have_attribute("data-step", "starting", timeout=CHAIN_MS)

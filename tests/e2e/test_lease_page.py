@@ -15,6 +15,7 @@ from tests.e2e.lease_replies import LEASE, ended, nearly_empty, running, serve_l
 from tests.e2e.market_replies import serve_market
 from tests.e2e.test_market import WIDTH, log_in, member, session
 from tests.e2e.test_pages import DESKTOP, PHONE, faults_in_both_themes
+from tests.e2e.wizard import go_to
 from tests.integration.networks import Network
 
 __all__ = ["member", "session"]
@@ -128,6 +129,7 @@ def test_offers_are_narrowed_by_card_and_become_conditions(network: Network, win
     window.open(network, "/")
     member.get_by_role("region", name="Rent a GPU").get_by_role("link", name="Order a lease").click()
     member.wait_for_url("**/leases/new")
+    go_to(member, "Machine")
     expect(member.get_by_test_id("offer-count")).to_contain_text("6 of 6 providers")
     member.get_by_label("Card").select_option("rtx-4090")
     member.get_by_label("Region").select_option("CZ")
@@ -135,7 +137,9 @@ def test_offers_are_narrowed_by_card_and_become_conditions(network: Network, win
     expect(member.get_by_text("No offer is left")).to_be_visible()
     member.get_by_label("Highest price").fill("1.2")
     expect(member.locator("#machine-offers tbody tr")).to_have_count(6)
+    go_to(member, "What")
     member.get_by_label("Image").fill("ubuntu:24.04")
+    go_to(member, "Price")
     expect(member.get_by_test_id("quote")).to_be_visible()
     assert asked[-1]["policy"] == "max_hourly=1.2 gpu=rtx-4090 region=CZ"
 

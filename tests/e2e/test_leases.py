@@ -52,6 +52,10 @@ def test_an_owner_registers_and_bonds_a_node_by_clicks(market: Network, window: 
         panel.get_by_role("button", name="Register for leases").click()
         expect(panel.get_by_text("active", exact=True)).to_be_visible(timeout=CHAIN_S)
         expect(panel.get_by_text(re.compile("^0x[0-9a-f]{40}$"))).to_be_visible()
+        expect(panel.get_by_test_id("bookings")).to_contain_text("Nothing is booked")
+        expect(panel.get_by_test_id("lease-calendar").get_by_role("img")).to_have_accessible_name(
+            "Booked on 0 days from today on"
+        )
         panel.get_by_label("Amount, in $").fill("7")
         panel.get_by_role("button", name="Add to the bond").click()
         expect(panel.get_by_text("$7.00").first).to_be_visible(timeout=CHAIN_S)

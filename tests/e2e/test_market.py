@@ -18,6 +18,7 @@ from tests.e2e.conftest import Window
 from tests.e2e.market_replies import DIGEST, FOUND, NOT_FOUND, OPEN, PROVIDERS, serve_market
 from tests.e2e.people import sign_up
 from tests.e2e.test_pages import DESKTOP, PHONE, faults_in_both_themes
+from tests.e2e.wizard import go_to
 from tests.integration.networks import Network
 
 SHIFTS = """() => new Promise(done => {
@@ -207,10 +208,66 @@ def test_an_order_is_quoted_while_one_types_with_a_clouds_price_beside(
 ) -> None:
     window.open(network, "/leases/new")
     member.get_by_label("Image").fill("ubuntu:24.04")
+    expect(member.get_by_test_id("price-line")).to_contain_text(
+        re.compile(r"2 of 6 could serve it, for \$0\.40 to \$0\.52")
+    )
+    expect(member.get_by_role("button", name="Order it")).to_have_count(0)
+    go_to(member, "Price")
     quote = member.get_by_test_id("quote")
     expect(quote).to_contain_text(re.compile(r"2 of 6.*\$0\.40 to \$0\.52/h.*\$0\.79/h a cloud"))
     expect(quote).to_contain_text("1.25 times the dearest offer that fits")
     expect(member.get_by_role("button", name="Order it")).to_be_enabled()
+
+
+def test_an_order_in_steps_carries_ports_and_environment(network: Network, window: Window, member: Page) -> None:
+    asked: list[Any] = []
+    member.on("request", lambda each: asked.append(each.post_data_json) if each.url.endswith("dry-run") else None)
+    window.open(network, "/leases/new")
+    expect(member.get_by_test_id("wizard")).to_have_attribute("data-step", "What")
+    member.get_by_label("Image").fill("ubuntu:24.04")
+    for step in ("Machine", "Inside"):
+        member.get_by_role("button", name="Next").click()
+        expect(member.get_by_test_id("wizard")).to_have_attribute("data-step", step)
+    member.get_by_label("Ports").fill("8080, 22")
+    member.get_by_label("Environment").fill("MODE=full\nEPOCHS=3")
+    member.get_by_role("button", name="Next").click()
+    expect(member.get_by_role("button", name="Order it")).to_be_enabled()
+    assert (asked[-1]["ports"], asked[-1]["env"]) == ([8080, 22], ["MODE=full", "EPOCHS=3"])
+    member.get_by_role("button", name="Back").click()
+    expect(member.get_by_label("Ports")).to_have_value("8080, 22")
+
+
+def test_an_order_with_secrets_is_a_line_for_the_renters_own_machine(
+    network: Network, window: Window, member: Page
+) -> None:
+    """The page comes from the gateway, and so would the keys: it seals nothing, and says why."""
+    window.open(network, "/leases/new")
+    member.get_by_label("Image").fill("ubuntu:24.04")
+    go_to(member, "Inside")
+    expect(member.get_by_test_id("secrets-notice")).to_have_count(0)
+    member.get_by_label("Secrets").fill("HF_TOKEN")
+    expect(member.get_by_test_id("secrets-notice")).to_contain_text("recomputed the match")
+    go_to(member, "Price")
+    expect(member.get_by_test_id("secrets-line")).to_contain_text(
+        "sparewatt lease create --image ubuntu:24.04 --gpus 1 --duration 1h --secret HF_TOKEN"
+    )
+    expect(member.get_by_role("button", name="Order it")).to_have_count(0)
+
+
+def test_leases_stand_beside_inference_in_the_owners_earnings(network: Network, window: Window, member: Page) -> None:
+    window.open(network, "/earnings")
+    income = member.get_by_test_id("lease-income")
+    expect(income).to_contain_text(re.compile(r"Earned by leases\$20\.90.*Due since then\$5\.26.*Brings now\$1\.13"))
+    rows = member.locator("#lease-income tbody tr")
+    expect(rows.first).to_contain_text(re.compile(r"for 2\.0 d|for 48 h|for 2 d"))
+    expect(rows.nth(1)).to_contain_text("ended 10 min ago")
+
+
+def test_the_map_counts_nodes_with_leases_for_who_is_logged_in(network: Network, window: Window, member: Page) -> None:
+    """One lease of the market is on a provider whose node is known; a visitor sees no such count."""
+    window.open(network, "/")
+    expect(member.get_by_test_id("leased-nodes")).to_contain_text("1 with leases")
+    expect(member.get_by_role("img", name=re.compile("1 of them with leases"))).to_be_visible()
 
 
 def test_a_closed_lease_shows_what_it_cost_and_what_came_back(network: Network, window: Window, member: Page) -> None:
@@ -295,6 +352,16 @@ def test_live_matching_shows_auctions_and_votes_to_everybody(network: Network, w
     expect(row.get_by_role("img")).to_have_attribute("aria-label", "3 of 4 validators, 75.0 % of the stake")
 
 
+def faults_of(page: Page, where: str) -> list[str]:
+    """Of accessibility in both themes, and whether it fits a phone."""
+    faults = faults_in_both_themes(page)
+    page.set_viewport_size(PHONE)
+    if page.evaluate(WIDTH) > PHONE["width"]:
+        faults.append(f"{where}: wider than a phone")
+    page.set_viewport_size(DESKTOP)
+    return faults
+
+
 def test_the_markets_pages_are_accessible_and_fit_a_phone(
     network: Network, browser: Browser, session: StorageState
 ) -> None:
@@ -311,17 +378,19 @@ def test_the_markets_pages_are_accessible_and_fit_a_phone(
         (f"/market/{NOT_FOUND}", "[data-testid=no-winner]"),
         (f"/market/{OPEN}", "[data-testid=phases]"),
         ("/leases", "#own-leases"),
+        ("/earnings", "#lease-income"),
         ("/leases/new", "[data-testid=quote]"),
     ):
         window.open(network, path)
         if path.endswith("new"):
             page.get_by_label("Image").fill("ubuntu:24.04")
+            for step in ("What", "Machine", "Inside"):
+                go_to(page, step)
+                faults += faults_of(page, f"{path} {step}")
+            page.get_by_label("Secrets").fill("HF_TOKEN")
+            go_to(page, "Price")
         page.locator(ready).wait_for()
-        faults += faults_in_both_themes(page)
-        page.set_viewport_size(PHONE)
-        if page.evaluate(WIDTH) > PHONE["width"]:
-            faults.append(f"{path}: wider than a phone")
-        page.set_viewport_size(DESKTOP)
+        faults += faults_of(page, path)
     context.close()
     assert faults == []
     assert window.faults == []

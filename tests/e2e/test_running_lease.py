@@ -14,6 +14,7 @@ from sparewatt.node.leases.runtime.egress_table import TABLE
 from tests.e2e.conftest import Window
 from tests.e2e.people import sign_up
 from tests.e2e.test_lease_match import deposit, wait_for_quorum
+from tests.e2e.wizard import go_to
 from tests.integration.networks import Network, start_network
 from tests.integration.test_leased_container import MARKET_S, runs_containers
 from tests.podman import podman_service, why_not
@@ -49,6 +50,7 @@ def test_a_renter_follows_a_lease_to_running_reads_it_pauses_it_and_closes_it(le
     expect(page.get_by_test_id("money")).to_contain_text(
         re.compile(r"Costs now\$0\.\d+ /h.*until .*then its time is over")
     )
+    expect(page.get_by_test_id("uptime")).to_have_text("100 %")
     expect_events(page, "ordered", "matched", "placed", "started")
     enter(page)
     act(page, "Top up", "Add to the deposit", says="It is taken from your credits now")
@@ -61,6 +63,10 @@ def test_a_renter_follows_a_lease_to_running_reads_it_pauses_it_and_closes_it(le
     expect_step(page, "running")
     page.get_by_role("radio", name="Logs").click()
     expect(logs).to_contain_text("following")
+    lease_url = page.url
+    window.open(leasing, "/")
+    expect(page.get_by_test_id("leased-nodes")).to_contain_text("1 with leases")
+    page.goto(lease_url)
     act(page, "Close", "Close it", says="comes back to your credits")
     expect_step(page, "closed")
     expect(page.get_by_test_id("ending")).to_contain_text(
@@ -73,8 +79,14 @@ def test_a_renter_follows_a_lease_to_running_reads_it_pauses_it_and_closes_it(le
 def order(page: Page) -> None:
     page.get_by_label("Image").fill(probe_image.image_tag())
     page.get_by_label("Command").fill(f"{probe_image.PROGRAM} say 'hello from the lease' wait 100000000")
+    go_to(page, "Machine")
     for label, value in (("GPUs", "0"), ("Processors", "0.1"), ("Memory", "0.1"), ("Disk", "0.1")):
         page.get_by_label(label).fill(value)
+    go_to(page, "Inside")
+    page.get_by_label("Ports").fill("8080")
+    page.get_by_label("Environment").fill("MODE=full")
+    go_to(page, "Price")
+    expect(page.get_by_test_id("quote")).to_contain_text("1 of 1")
     page.get_by_role("button", name="Order it").click()
     page.wait_for_url(re.compile(r"/leases/[0-9a-f]{16}$"), timeout=CHAIN_MS)
 

@@ -11,11 +11,12 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 
-from tests.clients.installing import node_package, python_with_openai2
+from tests.clients.installing import ai_sdk_package, node_package, python_with_agents, python_with_openai2
 from tests.clients.wheels import node_wheels
 from tests.conformance.suites import LANGCHAIN, OPENAI, openai_source, schemathesis
 
 NEEDED: Mapping[str, tuple[Callable[[], object], ...]] = {
+    "test_agent_clients": (ai_sdk_package, python_with_agents),
     "test_clients": (python_with_openai2, node_package),
     "test_conformance": (OPENAI.python, openai_source, LANGCHAIN.python, schemathesis(1).python),
     "test_home": (node_wheels,),

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from sparewatt.localnet.network import MODEL_NAME
+from sparewatt.localnet.demo_model import DEMO_MODEL
 from tests.contract.servers import LLAMA, running_server
 from tests.integration.asking import ask
 from tests.integration.cascade import nodes
@@ -82,7 +82,7 @@ class LlamaNetwork:
 
 @contextmanager
 def llama_network(folder: Path, *names: str, slots: int) -> Iterator[LlamaNetwork]:
-    kind = replace(LLAMA, flags=(f"--alias={MODEL_NAME}", "--context=1024", f"--slots={slots}"))
+    kind = replace(LLAMA, flags=(f"--alias={DEMO_MODEL}", "--context=1024", f"--slots={slots}"))
     with ExitStack() as stack:
         up = start_network(folder / "network", "--engine=deterministic", "--nodes=0", env=PATIENT)
         network = stack.enter_context(up)
@@ -97,7 +97,7 @@ def llama_network(folder: Path, *names: str, slots: int) -> Iterator[LlamaNetwor
 def play(llama: LlamaNetwork, *, streams: int) -> list[Client]:
     """Kill the busiest node when every stream has some text; returns when all are over."""
     more: dict[str, object] = {"ignore_eos": True, "temperature": 0.8, "seed": 3}
-    clients = [Client(QUESTIONS[i], ANSWER_TOKENS, model=MODEL_NAME, more=more) for i in range(streams)]
+    clients = [Client(QUESTIONS[i], ANSWER_TOKENS, model=DEMO_MODEL, more=more) for i in range(streams)]
 
     async def go() -> None:
         async with streaming(llama.network, clients):

@@ -1,4 +1,4 @@
-"""The shapes of the Open Responses specification, as far as a gateway over HTTP sends them, in our own words.
+"""The shapes of the Open Responses specification, as far as a gateway sends them, in our own words.
 
 Stricter than OpenAI's own: every field of a response must be there, and be of its type; so must those of each event.
 """
@@ -146,7 +146,6 @@ class Resource(Struct):
     top_logprobs: int
     temperature: float
     reasoning: Effort | None
-    user: str | None
     usage: Usage | None
     max_output_tokens: int | None
     max_tool_calls: int | None
@@ -156,6 +155,8 @@ class Resource(Struct):
     metadata: Json
     safety_identifier: str | None
     prompt_cache_key: str | None
+    user: str | msgspec.UnsetType = msgspec.UNSET
+    """As OpenAI has it: never null."""
 
 
 class CompactResource(Struct):
@@ -269,3 +270,24 @@ def read_stream(body: bytes) -> list[Event]:
         assert name == b"event: " + type(event).__struct_config__.tag.encode()  # type: ignore[union-attr]
         events.append(event)
     return events
+
+
+class SocketErrorBody(Struct):
+    code: str
+    message: str
+    param: str | None = None
+
+
+class SocketError(Struct, tag="error", tag_field="type"):
+    """The envelope of an error on a WebSocket."""
+
+    status: int
+    error: SocketErrorBody
+
+
+def read_event(text: str) -> Event | SocketError:
+    """One message of a socket, of its own shape."""
+    if msgspec.json.decode(text)["type"] == "error":
+        return msgspec.json.decode(text, type=SocketError)
+    event: Event = msgspec.json.decode(text, type=Event)
+    return event

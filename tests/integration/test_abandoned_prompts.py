@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from sparewatt.localnet.network import MODEL_NAME
+from sparewatt.localnet.demo_model import DEMO_MODEL
 from tests.contract.servers import LLAMA, Server, running_server
 from tests.integration.asking import ask, chat_body, connection_to, stream_chat
 from tests.integration.cascade import is_serving, nodes
@@ -52,7 +52,7 @@ class LlamaPair:
 
 @contextmanager
 def llama_pair(folder: Path) -> Iterator[LlamaPair]:
-    kind = replace(LLAMA, flags=(f"--alias={MODEL_NAME}", "--context=4096", "--slots=1"))
+    kind = replace(LLAMA, flags=(f"--alias={DEMO_MODEL}", "--context=4096", "--slots=1"))
     with ExitStack() as stack:
         network = stack.enter_context(
             start_network(folder / "network", "--engine=deterministic", "--nodes=0", env=PATIENT)
@@ -71,7 +71,7 @@ def llama_pair(folder: Path) -> Iterator[LlamaPair]:
 
 def leave_long_prompt(pair: LlamaPair, salt: str) -> str:
     """The name of the node whose server reads it when its client leaves."""
-    body = chat_body(pair.network, salt + " word" * WORDS, model=MODEL_NAME, stream=True, max_tokens=ITS_TOKENS)
+    body = chat_body(pair.network, salt + " word" * WORDS, model=DEMO_MODEL, stream=True, max_tokens=ITS_TOKENS)
     with connection_to(pair.network) as connection:
         headers = {"authorization": f"Bearer {pair.network.api_key}"}
         connection.request("POST", "/v1/chat/completions", body=json.dumps(body).encode(), headers=headers)
@@ -85,7 +85,7 @@ def test_a_prompt_whose_client_left_is_given_up_and_the_next_request_does_not_wa
         went_elsewhere = []
         for number in range(TRIES):
             left = leave_long_prompt(pair, f"{number}")
-            answer = stream_chat(pair.network, "Hi", model=MODEL_NAME, max_tokens=2)
+            answer = stream_chat(pair.network, "Hi", model=DEMO_MODEL, max_tokens=2)
             assert (answer.status, answer.done) == (200, True), answer
             went_elsewhere.append(ids[answer.headers["x-sparewatt-node"]] != left)
             wait_until(partial(pair.has_given_up, left), "it is still read", ceiling_s=FREE_S)

@@ -97,7 +97,7 @@ def test_a_cookie_alone_changes_nothing(shared_network: Network, ann: Person) ->
     assert send(shared_network, "POST", "/v1/keys", {}, ann.browser.headers()).status == 201
 
 
-@pytest.mark.parametrize("path", ["/v1/login", "/v1/signup", "/v1/keys", "/v1/password/reset"])
+@pytest.mark.parametrize("path", ["/v1/login", "/v1/login/link", "/v1/signup", "/v1/keys", "/v1/password/reset"])
 def test_a_page_of_another_site_is_refused(shared_network: Network, ann: Person, path: str) -> None:
     evil = {**ann.browser.headers(), "origin": "https://evil.example"}
     assert code_of(send(shared_network, "POST", path, {}, evil)) == (403, "csrf_refused")
@@ -110,6 +110,25 @@ def test_a_logout_ends_the_cookie_and_no_other(shared_network: Network, ann: Per
     assert send(shared_network, "POST", "/v1/logout", {}, second.headers()).json() == {"logged_out": True}
     assert code_of(send(shared_network, "GET", "/v1/me", headers=second.headers())) == (401, "session_ended")
     assert send(shared_network, "GET", "/v1/me", headers=ann.browser.headers()).status == 200
+
+
+def test_a_link_opens_the_page_once_as_whoever_made_it(shared_network: Network, ann: Person) -> None:
+    link = ask(shared_network, "POST", "/v1/login/links", {}, key=ann.key).json()
+    page, _, token = link["url"].partition("#")
+    assert page == f"{shared_network.root_url}/login"
+    entered = send(shared_network, "POST", "/v1/login/link", {"token": token})
+    assert browser_of(entered).account_id == ann.account_id
+    assert "HttpOnly" in entered.headers["set-cookie"]
+    assert send(shared_network, "GET", "/v1/me", headers=browser_of(entered).headers()).status == 200
+    again = send(shared_network, "POST", "/v1/login/link", {"token": token})
+    assert code_of(again) == (401, "login_failed")
+
+
+def test_a_link_of_a_closed_account_opens_nothing(shared_network: Network, ann: Person) -> None:
+    link = ask(shared_network, "POST", "/v1/login/links", {}, key=ann.key).json()
+    assert ask(shared_network, "POST", f"/v1/accounts/{ann.account_id}/close", {}).status == 200
+    token = link["url"].partition("#")[2]
+    assert send(shared_network, "POST", "/v1/login/link", {"token": token}).status == 401
 
 
 def test_a_made_up_cookie_is_nobody(shared_network: Network) -> None:

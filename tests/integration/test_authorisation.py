@@ -51,12 +51,25 @@ MATRIX = {
     "POST /v1/completions": known(BAD, body={}),
     "POST /v1/embeddings": known(BAD, body={}),
     "POST /v1/responses": known(BAD, body={}),
+    "GET /v1/responses": known(BAD),
     "POST /v1/responses/compact": known(BAD, body={}),
     "POST /v1/responses/input_tokens": known(body={"input": "Hi"}),
     "GET /v1/responses/{response_id}": Row(WHO, GONE, YES, GONE),
     "GET /v1/responses/{response_id}/input_items": Row(WHO, GONE, YES, GONE),
     "POST /v1/responses/{response_id}/cancel": Row(WHO, GONE, YES, GONE, body={}),
     "DELETE /v1/responses/{response_id}": Row(WHO, GONE, YES, GONE),
+    "POST /v1/messages": known(BAD, body={}),
+    "POST /v1/messages/count_tokens": known(
+        body={"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    ),
+    "POST /api/chat": known(BAD, body={}),
+    "POST /api/generate": known(BAD, body={}),
+    "POST /api/embed": known(BAD, body={}),
+    "POST /api/embeddings": known(BAD, body={}),
+    "GET /api/version": everybody(),
+    "GET /api/tags": known(),
+    "GET /api/ps": known(),
+    "POST /api/show": known(GONE, body={"model": "m"}),
     "GET /v1/models": known(),
     "GET /v1/models/{model}": known(GONE),
     "GET /v1/model-aliases": operators(),
@@ -67,6 +80,13 @@ MATRIX = {
     "GET /v1/nodes/{node_id}/why": Row(WHO, NO, YES, YES),
     "GET /v1/nodes/{node_id}/history": known(),
     "GET /v1/nodes/{node_id}/reputation": known(),
+    "GET /v1/nodes/{node_id}/trust": known(),
+    "GET /v1/tiers": everybody(),
+    "GET /v1/rewards": known(),
+    "GET /v1/rewards/eras": everybody(),
+    "GET /v1/rewards/eras/{era}": everybody(GONE),
+    "POST /v1/rewards/fund": operators(body={"usd": "1"}),
+    "POST /v1/nodes/{node_id}/reward-target": Row(WHO, NO, NO, YES, body={"to": "account"}),
     "GET /v1/nodes/{node_id}/checks": known(),
     "GET /v1/verdicts/{verdict_id}": known(GONE),
     "POST /v1/verdicts/{verdict_id}/retrial": known(GONE, body={}),
@@ -79,6 +99,8 @@ MATRIX = {
     "GET /v1/matches/{match_id}": Row(WHO, GONE, YES, YES),
     "POST /v1/signup": everybody(BAD, body={"email": "no address", "password": "x"}),
     "POST /v1/login": everybody(BAD, body={}),
+    "POST /v1/login/links": known(body={}),
+    "POST /v1/login/link": everybody(BAD, body={}),
     "POST /v1/logout": known(body={}),
     "POST /v1/password": known(BAD, body={}),
     "POST /v1/password/reset-request": everybody(GONE, body={"email": "a@example.org"}),
@@ -105,6 +127,7 @@ MATRIX = {
     "GET /v1/generation": known(BAD),
     "GET /v1/earnings": known(),
     "GET /v1/earnings/summary": known(),
+    "GET /v1/earnings/leases": known((409,)),
     "GET /v1/payouts": known(),
     "POST /v1/credits/withdraw": known((409,), body={"usd": "1"}),
     "POST /v1/credits/collect": known((409,), body={}),
@@ -151,6 +174,8 @@ MATRIX = {
     "POST /v1/treasury/fund": operators(body={"usd": "1"}),
     "GET /v1/ledger/audit": operators(),
     "POST /v1/ledger/rebuild": operators(body={}),
+    "GET /v1/ledger/uptime": operators(),
+    "POST /v1/ledger/uptime/fund": operators(body={"usd": "1"}),
     "GET /v1/chain": known(),
     "GET /v1/market/tables": everybody(),
     "GET /v1/market/orders": known((409,)),
@@ -205,7 +230,14 @@ class Cast:
         """Operators come last: what they do may end what it is done to."""
         method, path = route.split(" ")
         made = ask(self.network, "POST", "/v1/keys", {"name": "spare"}, key=self.owner.key).json()
-        spare = {"model": "no/such/model", "key_id": made["id"], "epoch": "999999", "page": "status", "name": "no.js"}
+        spare = {
+            "model": "no/such/model",
+            "key_id": made["id"],
+            "epoch": "999999",
+            "era": "999999",
+            "page": "status",
+            "name": "no.js",
+        }
         spare |= {"order": "0x00", "lease": "0x00", "provider": "0x" + "0" * 40, "port": "8080"}
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()

@@ -149,6 +149,29 @@ def test_a_cap_holds_until_its_renter_raises_it(network: Network) -> None:
     assert added.count("0.01") == 1
 
 
+def test_an_update_replaces_the_program_under_the_same_lease_and_meter(network: Network) -> None:
+    (before,) = programs()
+    spent = float(shown(network)["money"]["spent_usd"])
+    command = f"{probe_image.PROGRAM} say {MARK} again wait 100000000"
+    made = sparewatt(network, "lease", "update", NAME, "--command", command, "--env", "COLOR=green", "--id=u")
+    assert made["accepted"]
+
+    def is_replaced() -> bool:
+        found = programs()
+        return len(found) == 1 and found[0].pid != before.pid and "again" in found[0].cmdline()
+
+    wait_until(is_replaced, "the old program runs on", ceiling_s=RUNS_S)
+    (program,) = programs()
+    assert (program.environ()["COLOR"], program.environ()["HF_TOKEN"]) == ("green", SECRET)
+    found = shown(network)
+    assert (found["content"]["env"], found["order"]["lease"]["state"]) == ({"COLOR": "green"}, "active")
+    assert float(found["money"]["spent_usd"]) > spent, "the meter goes on"
+    repeated = sparewatt(network, "lease", "update", NAME, "--command", command, "--env", "COLOR=green", "--id=u")
+    assert repeated["update"]["id"] == made["update"]["id"]
+    assert "already" in run(network, "lease", "update", NAME, "--env", "COLOR=green", "--yes").stderr
+    assert "no variable" in run(network, "lease", "update", NAME, "--unset", "NONE", "--yes").stderr
+
+
 def test_a_close_is_told_with_its_reason_and_the_books_are_in_order(network: Network) -> None:
     sparewatt(network, "lease", "close", NAME, "--id=c")
     wait_until(lambda: programs() == [], "the container is still there", ceiling_s=RUNS_S)

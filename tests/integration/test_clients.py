@@ -43,6 +43,9 @@ ERRORS = {
     "unknown_model_retrieved": ("NotFoundError", 404, "model_not_found", "model"),
     "unknown_model_streamed": ("NotFoundError", 404, "model_not_found", "model"),
     "malformed": ("BadRequestError", 400, "invalid_value", "max_tokens"),
+    "overflow": ("BadRequestError", 400, "context_length_exceeded", None),
+    "overflow_streamed": ("BadRequestError", 400, "context_length_exceeded", None),
+    "overflow_of_a_text": ("BadRequestError", 400, "context_length_exceeded", None),
 }
 
 
@@ -92,6 +95,11 @@ def test_a_mistake_is_raised_as_the_clients_own_error(report: Report, mistake: s
     assert (error["class"], error["status"], error["code"], error["param"]) == ERRORS[mistake]
     assert error["message"]
     assert error["request_id"]
+
+
+def test_an_overflow_that_the_model_server_found_is_worded_as_openai_does(report: Report) -> None:
+    for overflow in ("overflow", "overflow_streamed", "overflow_of_a_text"):
+        assert report[overflow]["message"].startswith("This model's maximum context length is 8192 tokens.")
 
 
 def test_what_only_the_model_server_can_refuse_is_a_bad_request_too(report: Report) -> None:

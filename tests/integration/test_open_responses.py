@@ -1,13 +1,15 @@
-"""What the Open Responses compliance suite asks over HTTP, asked here: the same requests in kind, the same judgement.
+"""What the Open Responses compliance suite asks, asked here: the same requests in kind, the same judgement.
 
-The suite itself runs under another language's tools, from a repository; `docs/reference/responses.md` says how. Its
-tests over WebSocket have no counterpart: there is no such door here.
+The suite itself runs under another language's tools, from a repository; `docs/reference/responses.md` says how.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -17,10 +19,13 @@ from tests.integration.open_responses import (
     Compaction,
     CompactResource,
     Completed,
+    Event,
     FunctionCall,
     Message,
     Resource,
+    SocketError,
     TextDelta,
+    read_event,
     read_resource,
     read_stream,
 )
@@ -117,3 +122,100 @@ def test_a_compacted_conversation_goes_on(shared_network: Network) -> None:
     history = [said("user", "My name is Alice."), said("assistant", "Hello Alice!")]
     compacted = post(shared_network, *history, path="/v1/responses/compact").json()["output"]
     respond(shared_network, *compacted, said("user", "What is my name?"))
+
+
+# over a WebSocket
+
+SOCKET_S = 30.0
+Turn = dict[str, Any] | Callable[[list[Event | SocketError]], dict[str, Any]]
+"""A request, or what makes one from the ends of the turns before."""
+
+
+def converse(network: Network, *turns: Turn) -> list[Event | SocketError]:
+    """The last event of each turn on one socket; all events before it have their shapes."""
+    return asyncio.run(_converse(network, turns))
+
+
+async def _converse(network: Network, turns: tuple[Turn, ...]) -> list[Event | SocketError]:
+    ends: list[Event | SocketError] = []
+    headers = {"authorization": f"Bearer {network.api_key}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{network.base_url}/responses", headers=headers) as ws,
+    ):
+        for turn in turns:
+            asked = turn(ends) if callable(turn) else turn
+            await ws.send_json({"type": "response.create", "model": network.model, **asked})
+            ends.append(await _end_of_turn(ws))
+    return ends
+
+
+async def _end_of_turn(ws: aiohttp.ClientWebSocketResponse) -> Event | SocketError:
+    number = 0
+    while True:
+        event = read_event(await ws.receive_str(timeout=SOCKET_S))
+        if isinstance(event, SocketError):
+            return event
+        assert event.sequence_number == number
+        number += 1
+        if isinstance(event, Completed):
+            return event
+
+
+def unkept(text: str, **more: Any) -> dict[str, Any]:
+    return {"store": False, "input": text, **more}
+
+
+def goes_on(asked: object) -> Turn:
+    """From the first turn."""
+
+    def ask_next(ends: list[Event | SocketError]) -> dict[str, Any]:
+        assert isinstance(ends[0], Completed)
+        return {"store": False, "input": asked, "previous_response_id": ends[0].response.id}
+
+    return ask_next
+
+
+def codes(ends: list[Event | SocketError]) -> list[str | None]:
+    return [end.error.code if isinstance(end, SocketError) else None for end in ends]
+
+
+def test_a_socket_has_the_events_of_a_stream(shared_network: Network) -> None:
+    (end,) = converse(shared_network, {"input": [said("user", "Count from 1 to 3.")]})
+    assert isinstance(end, Completed)
+    assert isinstance(end.response.output[0], Message)
+
+
+def test_responses_follow_one_another_on_a_socket(shared_network: Network) -> None:
+    ends = converse(shared_network, unkept("first"), unkept("second"))
+    assert codes(ends) == [None, None]
+
+
+def test_what_is_not_stored_goes_on_on_its_socket(shared_network: Network) -> None:
+    ends = converse(shared_network, unkept("The code word is cobalt."), goes_on("What is it?"))
+    assert codes(ends) == [None, None]
+
+
+def test_what_is_not_stored_is_gone_on_another_socket_which_still_works(shared_network: Network) -> None:
+    (first,) = converse(shared_network, unkept("The code word is copper."))
+    assert isinstance(first, Completed)
+    again = unkept("What is it?", previous_response_id=first.response.id)
+    assert codes(converse(shared_network, again, unkept("Hi"))) == ["previous_response_not_found", None]
+
+
+def test_a_previous_response_that_never_was_is_not_found(shared_network: Network) -> None:
+    ends = converse(shared_network, unkept("Hi", previous_response_id="resp_missing"))
+    assert codes(ends) == ["previous_response_not_found"]
+
+
+def test_a_failed_continuation_forgets_what_it_went_on_from(shared_network: Network) -> None:
+    stray = [{"type": "function_call_output", "call_id": "call_missing", "output": "none"}]
+    ends = converse(shared_network, unkept("The code word is ember."), goes_on(stray), goes_on("What is it?"))
+    assert codes(ends) == [None, "invalid_value", "previous_response_not_found"]
+
+
+def test_a_compacted_conversation_begins_a_new_chain(shared_network: Network) -> None:
+    history = [said("user", "My name is Alice."), said("assistant", "Hello Alice!")]
+    compacted = post(shared_network, *history, path="/v1/responses/compact").json()["output"]
+    ends = converse(shared_network, {"store": False, "input": [*compacted, said("user", "What is my name?")]})
+    assert codes(ends) == [None]

@@ -105,6 +105,20 @@ def test_a_request_that_is_sent_again_runs_once_wherever_it_lands(doors: list[Do
     assert [len(each) for each in matches] == [1] * len(names)
 
 
+def test_a_conversation_goes_on_at_another_process(doors: list[Door]) -> None:
+    """By the id of the response before, and by a reference to its answer; each turn at the other process."""
+    previous: dict[str, object] = {}
+    for turn in range(4):
+        asked = {"model": doors[0].network.model, "input": f"turn {turn}", "max_output_tokens": 4, **previous}
+        reply = doors[turn % 2].ask("POST", "/v1/responses", asked)
+        assert reply.status == 200, reply.body
+        previous = {"previous_response_id": reply.json()["id"]}
+        reference = {"type": "item_reference", "id": reply.json()["output"][0]["id"]}
+        asked = {"model": doors[0].network.model, "input": [reference, {"role": "user", "content": "and?"}]}
+        referred = doors[1 - turn % 2].ask("POST", "/v1/responses", asked | {"max_output_tokens": 4})
+        assert referred.status == 200, referred.body
+
+
 def test_a_small_balance_can_be_spent_at_any_process(network: Network, doors: list[Door]) -> None:
     """Each process sets a slice aside; what is left here may all be there."""
     person = sign_up(network, f"ann-{secrets.token_hex(6)}@example.org")

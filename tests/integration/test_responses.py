@@ -114,11 +114,59 @@ def test_one_goes_on_from_another_is_listed_and_deleted(client: openai.OpenAI, s
     assert caught.value.code == "previous_response_not_found"
 
 
-def test_nothing_is_stored_unless_it_is_asked_for(client: openai.OpenAI, shared_network: Network) -> None:
-    response = client.responses.create(model=shared_network.model, input="Hi", max_output_tokens=LIMIT)
-    assert response.to_dict()["store"] is False
+def test_what_says_nothing_of_storing_can_be_continued_and_what_says_false_cannot(
+    client: openai.OpenAI, shared_network: Network
+) -> None:
+    model, answers = shared_network.model, {}
+    for store in (openai.NOT_GIVEN, False):
+        first = client.responses.create(model=model, input="One", store=store, max_output_tokens=LIMIT)
+        assert first.to_dict()["store"] is False
+        answers[bool(store is False)] = first
+    unsaid, unkept = answers[False], answers[True]
+    second = client.responses.create(model=model, input="Two", previous_response_id=unsaid.id, max_output_tokens=LIMIT)
+    assert second.output_text == text_for(("user", "One"), ("assistant", unsaid.output_text), ("user", "Two"))
+    assert client.responses.retrieve(unsaid.id).output_text == unsaid.output_text
     with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(response.id)
+        client.responses.retrieve(unkept.id)
+    with pytest.raises(openai.BadRequestError, match="not at all where it said false"):
+        client.responses.create(model=model, input="Two", previous_response_id=unkept.id)
+
+
+def test_an_earlier_answer_is_sent_by_reference(client: openai.OpenAI, shared_network: Network) -> None:
+    model = shared_network.model
+    first = client.responses.create(model=model, input="One", max_output_tokens=LIMIT)
+    items: list[Any] = [
+        {"role": "user", "content": "One"},
+        {"type": "item_reference", "id": first.output[0].id},
+        {"role": "user", "content": "Two"},
+    ]
+    second = client.responses.create(model=model, input=items, max_output_tokens=LIMIT)
+    assert second.output_text == text_for(("user", "One"), ("assistant", first.output_text), ("user", "Two"))
+
+
+def test_an_hour_later_nothing_opens_though_nobody_has_deleted_it(
+    client: openai.OpenAI, shared_network: Network
+) -> None:
+    model = shared_network.model
+    first = client.responses.create(model=model, input="One", max_output_tokens=LIMIT)
+    rows(shared_network, "UPDATE transient_responses SET expires_at = now() WHERE id = $1 RETURNING id", first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+    items: list[Any] = [{"type": "item_reference", "id": first.output[0].id}]
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.responses.create(model=model, input=items)
+    assert caught.value.code == "item_not_found"
+
+
+def test_a_key_s_policy_forbids_keeping_and_the_error_says_so(shared_network: Network) -> None:
+    made = ask(shared_network, "POST", "/v1/keys", {"name": "none", "policy": {"retention": "none"}}).json()
+    with client_of(shared_network, made["key"]) as client:
+        first = client.responses.create(model=shared_network.model, input="One", max_output_tokens=LIMIT)
+        with pytest.raises(openai.BadRequestError, match="retention=none"):
+            client.responses.create(model=shared_network.model, input="Two", previous_response_id=first.id)
+        with pytest.raises(openai.PermissionDeniedError, match="retention=none"):
+            client.responses.create(model=shared_network.model, input="Two", store=True)
+    assert rows(shared_network, "SELECT id FROM transient_responses WHERE id = $1", first.id) == []
 
 
 def test_another_key_and_a_browser_find_nothing(client: openai.OpenAI, shared_network: Network) -> None:
@@ -171,10 +219,11 @@ def test_a_stream_that_its_client_leaves_is_stopped_and_kept(client: openai.Open
 
 def test_what_is_stored_cannot_be_read_in_the_database(client: openai.OpenAI, shared_network: Network) -> None:
     marker = f"marker-{secrets.token_hex(8)}"
-    client.responses.create(
-        model=shared_network.model, input=marker, metadata={"m": marker}, store=True, max_output_tokens=LIMIT
-    )
-    found = rows(shared_network, "SELECT input, output FROM responses")
+    for store in (True, openai.NOT_GIVEN):
+        client.responses.create(
+            model=shared_network.model, input=marker, metadata={"m": marker}, store=store, max_output_tokens=LIMIT
+        )
+    found = rows(shared_network, "SELECT input, output FROM kept_responses")
     dumped = b"".join(row["input"] + (row["output"] or b"") for row in found)
     assert dumped
     assert marker.encode() not in dumped

@@ -25,6 +25,8 @@ HIDDEN_COLUMNS = {
     ("providers", "sealed_key"),
     ("responses", "input"),
     ("responses", "output"),
+    ("transient_responses", "input"),
+    ("transient_responses", "output"),
 } | {(table, "hash") for table in ("api_keys", "join_tokens", "sessions", "password_resets", "invites")}
 """Hashed or sealed: 32 bytes of SHA-256, or AES-GCM."""
 

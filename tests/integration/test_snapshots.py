@@ -8,15 +8,16 @@ import asyncpg
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.core.ids import NETWORK_ACCOUNT
+from sparewatt.core.ids import NETWORK_ACCOUNT, KeyId
 from sparewatt.core.money import Nano
 from sparewatt.ledger.rules import deposit_postings
 from sparewatt.postgres.server import EmbeddedPostgres
-from sparewatt.store.database import Database
+from sparewatt.store.database import Database, KeyTerms
 from sparewatt.store.ledger import Transfer
 from sparewatt.store.snapshot import SnapshotSchema, open_snapshot, restore_snapshot
 from tests.integration.databases import empty_database, fresh_database
 
+KEY = KeyId("key_a")
 MONTHS_UNIX_S = (1_700_000_000.0, 1_760_000_000.0, 1_790_000_000.0)
 ODD = "tab\t newline\n backslash \\. quote ' unicode 🙂 \\N"
 
@@ -83,6 +84,23 @@ async def test_a_copy_is_what_it_is_a_copy_of(server: EmbeddedPostgres, tmp_path
     await refuse_change(target)
     with pytest.raises(StartupError, match="not empty"):
         await restore_snapshot(target, shape, lambda name: tmp_path / "one" / name, lambda: None)
+
+
+async def test_what_is_kept_for_an_hour_is_in_no_copy(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    async with fresh_database(server) as source:
+        database = await Database.connect(source)
+        terms, hashed = KeyTerms(name="k"), bytes(32)
+        await database.insert_key(
+            key_id=KEY, account_id=NETWORK_ACCOUNT, hashed=hashed, prefix="sk", scopes=["inference"], terms=terms
+        )
+        await database.responses.insert("resp_day", key_id=KEY, previous_id=None, sealed=b"of a day")
+        await database.responses.insert_transient("resp_hour", key_id=KEY, previous_id=None, sealed=b"of an hour")
+        await database.close()
+        shape = await copied(source, tmp_path / "one")
+    assert {"responses", "transient_responses"} & {table.name for table in shape.tables} == {"responses"}
+    written = b"".join(file.read_bytes() for file in (tmp_path / "one").iterdir())
+    assert b"of a day".hex().encode() in written
+    assert b"of an hour".hex().encode() not in written
 
 
 async def test_what_cannot_be_filled_stays_empty(server: EmbeddedPostgres, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stored responses in a real Postgres."""
+"""Stored responses, and what else clients store, in a real Postgres."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from sparewatt.core.ids import NETWORK_ACCOUNT
 from sparewatt.postgres.server import EmbeddedPostgres
 from sparewatt.store.database import Database, KeyTerms
+from sparewatt.store.documents import DocumentStore
 from sparewatt.store.responses import ABANDONED_S, ResponseStore
 from tests.integration.databases import fresh_database
+from tests.unit.store.documents_suite import DocumentSuite
 from tests.unit.store.responses_suite import KEY, OTHER, ResponseSuite, finish, put
 
 
@@ -63,3 +65,9 @@ class TestStoredResponses(ResponseSuite):
         assert not found.abandoned
         await finish(store, "resp_1")
         assert await store.heartbeat(["resp_1"]) == []
+
+
+class TestStoredDocuments(DocumentSuite):
+    @pytest.fixture
+    def store(self, database: Database) -> DocumentStore:
+        return database.documents

@@ -15,10 +15,15 @@ import msgspec
 from sparewatt.api.inference.chat import read_chat
 from sparewatt.api.inference.completions import read_completion_request
 from sparewatt.api.inference.embeddings import read_embedding_request
-from sparewatt.core.errors import ProtocolViolation, SparewattError
+from sparewatt.api.inference.translated import TranslatedReply
+from sparewatt.api.messages.messages import message_call
+from sparewatt.api.ollama.generation import read_ollama_chat, read_ollama_embed, read_ollama_prompt
+from sparewatt.core.errors import JobFailed, ProtocolViolation, SparewattError
 from sparewatt.inference.dispatch.failure_reasons import classify
 from sparewatt.inference.dispatch.reply import EventSplitter, ReplyBroken, StreamReply, WholeReply, event_data
 from sparewatt.policy.parser import read_line, read_object, read_query, split_model
+from sparewatt.protocol.anthropic.reply import AnthropicReply
+from sparewatt.protocol.anthropic.request import parse_messages
 from sparewatt.protocol.link.frames import (
     Credit,
     Hello,
@@ -32,12 +37,15 @@ from sparewatt.protocol.link.frames import (
     decode_message,
 )
 from sparewatt.protocol.link.frames import encode_frame as frame
+from sparewatt.protocol.ollama.reply import OllamaReply
 from sparewatt.protocol.responses.request import parse_request
+from sparewatt.testing.clocks import ManualClock
 from tests.mutation import pieces
 from tests.property.front import replies_to
 from tests.unit.gateway.small_gateway import USER
 from tests.unit.inference.scripted import COMPLETION, DONE, FINISH, ROLE, USAGE, text_event
 from tests.unit.link.ends import Listener, job_of, lone_gateway, lone_node
+from tests.unit.protocol.anthropic.anthropic_requests import a_translator
 from tests.unit.protocol.reports import SPECS
 
 N_JOBS = 3
@@ -75,6 +83,55 @@ RESPONSES = (
     _body(input=[{"role": "user", "content": [{"type": "input_text", "text": "x"}]}], tools=[{"type": "function"}]),
     _body(input=[{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], text={"format": {}}),
 )
+CONVERSATIONS = (
+    _body(
+        max_tokens=9, stream=True, system=[{"type": "text", "text": "a"}], messages=[{"role": "user", "content": "b"}]
+    ),
+    _body(
+        max_tokens=9,
+        messages=[
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r", "is_error": True}],
+            },
+        ],
+        tools=[{"name": "f", "input_schema": {"type": "object"}}],
+        tool_choice={"type": "tool", "name": "f"},
+        thinking={"type": "enabled", "budget_tokens": 1024},
+    ),
+    _body(
+        max_tokens=9,
+        messages=[
+            {
+                "role": "user",
+                "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QQ=="}}],
+            }
+        ],
+        output_config={"effort": "low", "format": {"type": "json_schema", "schema": {}}},
+    ),
+)
+OLLAMA_CHATS = (
+    _body(
+        messages=[{"role": "user", "content": "a", "images": ["iVBORw0KGgo="]}], options={"num_predict": 5, "stop": "b"}
+    ),
+    _body(
+        messages=[
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}], "thinking": "t"},
+            {"role": "tool", "tool_name": "f", "content": "r"},
+        ],
+        tools=[{"type": "function", "function": {"name": "f"}}],
+        format={"type": "object"},
+        think="low",
+        keep_alive="5m",
+    ),
+    _body(messages=[], stream=False),
+)
+OLLAMA_PROMPTS = (
+    _body(prompt="a", system="b", options={"temperature": 0.5, "num_ctx": 9}, stream=False),
+    _body(prompt="a", raw=True, suffix="c", format="json"),
+)
+OLLAMA_TEXTS = (_body(input="a"), _body(input=["a", "b"], dimensions=4, truncate=True))
 LINES = (
     b"region=EU uptime>=0.95 max_price.prompt=0.10",
     b'gpu="RTX 4090",l4 sort=price warm=require',
@@ -85,6 +142,14 @@ STREAMS = (
     ROLE + text_event("Hel") + text_event("lo") + FINISH + USAGE + DONE,
     b": comment\n\n" + ROLE + b"data: null\n\n" + text_event("x") + b'data: {"error": {"message": "m"}}\n\n',
     (ROLE + text_event("\u20ac") + DONE).replace(b"\n\n", b"\r\n\r\n"),
+)
+_CALL = (
+    b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"f",%b}}]}}]}\n\n'
+)
+CALLS = (
+    ROLE + _CALL % (0, 0, b'"arguments":"{\\"a\\":"') + _CALL % (1, 1, b'"arguments":"{}"') + FINISH + USAGE + DONE,
+    ROLE + _CALL % (0, 0, b'"arguments":"1}"') + text_event("x") + _CALL % (0, 1, b'"arguments":""') + FINISH + DONE,
+    b'data: {"choices":[{"delta":{"reasoning_content":"h"}}]}\n\n' + STREAMS[1],
 )
 MESSAGES = (
     frame(Opcode.PING, 0, b"12345678") + frame(Opcode.SPECS, 0, msgspec.json.encode(SPECS)),
@@ -167,6 +232,33 @@ def _passed(received: list[bytes]) -> tuple[bytes, bool]:
         return passed, False
 
 
+def _translated(make: Callable[[], TranslatedReply]) -> Callable[[bytes, random.Random], None]:
+    """A node's stream comes out the same however it was cut, as events or lines of JSON; a whole one is read or not."""
+
+    def run(data: bytes, chance: random.Random) -> None:
+        at_once = _translate(make(), [data])
+        assert _translate(make(), pieces(data, chance)) == at_once
+        for line in at_once.splitlines():
+            if line and not line.startswith(b"event: "):
+                json.loads(line.removeprefix(b"data: "))
+        with suppress(JobFailed):
+            make().whole(data.removeprefix(b"data: "))
+
+    return run
+
+
+def _translate(reply: TranslatedReply, received: list[bytes]) -> bytes:
+    return reply.begin() + b"".join(map(reply.feed, received)) + reply.finish()
+
+
+def _message_reply() -> AnthropicReply:
+    return AnthropicReply(a_translator(shows_thinking=True), request_id="req_1")
+
+
+def _ollama_reply() -> OllamaReply:
+    return OllamaReply("chat", model="llama", clock=ManualClock())
+
+
 def _whole(data: bytes, _: random.Random) -> None:
     reply = WholeReply()
     with suppress(ReplyBroken):
@@ -235,6 +327,10 @@ PARSERS = (
     Parser("http", "completion", COMPLETIONS, _refusing(read_completion_request)),
     Parser("http", "embedding", EMBEDDINGS, _refusing(read_embedding_request)),
     Parser("http", "response", RESPONSES, _refusing(parse_request)),
+    Parser("http", "messages", CONVERSATIONS, _refusing(lambda body: message_call(parse_messages(body)))),
+    Parser("http", "ollama chat", OLLAMA_CHATS, _refusing(lambda body: read_ollama_chat(body, ManualClock()))),
+    Parser("http", "ollama prompt", OLLAMA_PROMPTS, _refusing(lambda body: read_ollama_prompt(body, ManualClock()))),
+    Parser("http", "ollama embed", OLLAMA_TEXTS, _refusing(lambda body: read_ollama_embed(body, ManualClock()))),
     Parser("http", "route line", LINES, _refusing(_words)),
     Parser("http", "route query", LINES, _refusing(_query)),
     Parser("http", "route object", OBJECTS, _refusing(_provider)),
@@ -242,6 +338,8 @@ PARSERS = (
     Parser("sse", "events", STREAMS, _events),
     Parser("sse", "stream", STREAMS, _stream),
     Parser("sse", "whole reply", (COMPLETION,), _whole),
+    Parser("sse", "message reply", (*STREAMS, *CALLS), _translated(_message_reply)),
+    Parser("sse", "ollama reply", (*STREAMS, *CALLS), _translated(_ollama_reply)),
     Parser("link", "frames", MESSAGES, _frames),
     Parser("link", "gateway's end", MESSAGES, _gateway_end),
     Parser("link", "node's end", MESSAGES, _node_end),

@@ -18,6 +18,7 @@ const Matching = lazy(() => import("./pages/Matching"));
 const Models = lazy(() => import("./pages/Models"));
 const Node = lazy(() => import("./pages/Node"));
 const Nodes = lazy(() => import("./pages/Nodes"));
+const Operator = lazy(() => import("./pages/Operator"));
 const Playground = lazy(() => import("./pages/Playground"));
 const Status = lazy(() => import("./pages/Status"));
 const Usage = lazy(() => import("./pages/Usage"));
@@ -50,6 +51,7 @@ export function App() {
           <Route path="/keys">{loggedIn("make API keys", <Keys />)}</Route>
           <Route path="/usage/:id?">{({ id }) => loggedIn("see what you used", <Usage id={id ?? null} />)}</Route>
           <Route path="/join">{loggedIn("lend a GPU", <Join />)}</Route>
+          <Route path="/operate">{loggedIn("operate the network", <Operator />)}</Route>
           <Route path="/account">{loggedIn("see your account", <Account />)}</Route>
           <Route component={NotFound} />
         </Switch>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LeaseEvent, LeaseMoney, MarketLease } from "../src/api/schema.ts";
-import { consequence, endingText, eventFacts, leaseTotals, runwayText, spentShare, warningText } from "../src/market/leaseText.ts";
+import { bookedText, consequence, endingText, eventFacts, leaseTotals, runwayText, spentShare, uptimeHint, warningText } from "../src/market/leaseText.ts";
 import { raisedCap } from "../src/pages/leases/raisedCap.ts";
 import { marketOrder } from "./leaseMatch.ts";
 
@@ -76,4 +76,17 @@ test("leases are summed, those that have ended by what they cost only", () => {
   ];
   assert.deepEqual(leaseTotals(leases), { running: 2, hourly: 0.62, spent: 1.5, left: 3, nextEnd: 4_000, warned: 1 });
   assert.equal(leaseTotals([]).nextEnd, null);
+});
+
+test("uptime says what counts and what does not", () => {
+  const uptime = { as_of: 1, percent: "99.20", running_s: 7_200, down_s: 58, paused_s: 0, waiting_s: 0, outages: 1, credit: null };
+  assert.equal(uptimeHint(uptime), "By the chain, over all its providers: ran 2 h, was down 58 s in one outage.");
+  assert.match(uptimeHint({ ...uptime, outages: 0, paused_s: 600 }), /ran 2 h\. Not counted: 10 min paused\.$/);
+});
+
+test("a booking says until when, and what is over since when", () => {
+  assert.match(bookedText({ state: "active", left_at: null, ends_at: 4_600 }, 1_000), /^for 1 h, until /);
+  assert.equal(bookedText({ state: "left", left_at: 400, ends_at: null }, 1_000), "left 10 min ago");
+  assert.equal(bookedText({ state: "closed", left_at: 400, ends_at: null }, 1_000), "ended 10 min ago");
+  assert.equal(bookedText({ state: "pending", left_at: null, ends_at: null }, 1_000), "about to start");
 });

@@ -1,4 +1,4 @@
-"""Accounts of people: sign-up, login, password change and reset, invitations, roles, closing.
+"""Accounts of people: sign-up, login, links that log in, password change and reset, invitations, roles, closing.
 
 Routes decide which principal may call what; `public_rate_limits.py` decides how often.
 """
@@ -23,6 +23,9 @@ RESET_PREFIX = "reset-sw-"
 INVITE_PREFIX = "invite-sw-"
 RESET_LIFE_S = 3600.0
 """Time enough to read a mail."""
+LINK_PREFIX = "link-sw-"
+LINK_LIFE_S = 600.0
+"""Time enough to click; it stands in a terminal, and in a browser's history."""
 INVITE_LIFE_S = 7 * 24 * 3600.0
 EMAIL_CHARS_MAX = 254
 """The longest address that SMTP can carry (RFC 5321)."""
@@ -131,6 +134,20 @@ class AccountService:
         account_id = await self.store.use_reset(hash_secret(token.strip()), password_hash=password_hash)
         if account_id is None:
             raise LoginFailed("This reset token is not known here, was used, or has expired. Ask for a new one.")
+        return account_id
+
+    async def make_login_link(self, account_id: AccountId) -> tuple[str, dt.datetime]:
+        """A token that opens the page as this account, once. It gives no more than the key that asks for it."""
+        token = LINK_PREFIX + self.rng.randbytes(20).hex()
+        return token, await self.store.insert_login_link(hash_secret(token), account_id=account_id, life_s=LINK_LIFE_S)
+
+    async def use_login_link(self, token: str) -> AccountId:
+        """Uses up the token. Raises LoginFailed."""
+        account_id = await self.store.use_login_link(hash_secret(token.strip()))
+        if account_id is None:
+            raise LoginFailed(
+                "This link was used, or has expired, or is not of this network. 'sparewatt dashboard' makes a new one."
+            )
         return account_id
 
     # what accounts and operators see and change

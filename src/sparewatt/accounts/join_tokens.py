@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparewatt.accounts.keys import hash_secret
@@ -26,14 +27,22 @@ _REFUSALS = {
 class JoinTokens:
     database: Database
     rng: Rng
+    is_lease_over: Callable[[str], bool] = lambda _order: False
+    """By its order: what ran in it is nobody's node any more."""
 
     async def create(
-        self, account_id: AccountId, *, created_by: KeyId | None = None, life_s: float = JOIN_TOKEN_LIFE_S
+        self,
+        account_id: AccountId,
+        *,
+        created_by: KeyId | None = None,
+        life_s: float = JOIN_TOKEN_LIFE_S,
+        lease_order: str | None = None,
     ) -> tuple[str, dt.datetime]:
-        """A token for one node of this account, whose role becomes owner."""
+        """A token for one node of this account, whose role becomes owner. With a lease's order, the node is one while
+        that lease goes on."""
         token = JOIN_TOKEN_PREFIX + self.rng.randbytes(20).hex()
         expires_at = await self.database.insert_join_token(
-            hash_secret(token), account_id=account_id, created_by=created_by, life_s=life_s
+            hash_secret(token), account_id=account_id, created_by=created_by, life_s=life_s, lease_order=lease_order
         )
         await self.database.accounts.make_owner(account_id)
         return token, expires_at
@@ -46,6 +55,8 @@ class JoinTokens:
             owner = await self.database.find_node_owner(node_id)
         if owner is None or owner.closed:
             raise JoinRefused(f"The account of node {node_id} is closed. Ask the network's operator.", reason="closed")
+        if owner.lease_order is not None and self.is_lease_over(owner.lease_order):
+            raise JoinRefused(f"The lease that node {node_id} ran in is over.", reason="lease_over")
         return owner.account_id
 
     async def _register(self, node_id: NodeId, token: str | None) -> None:

@@ -75,6 +75,8 @@ class RouteSpec:
     """With the same reply: 200 where nothing had to be done."""
     streams: bool = False
     """Whether it may answer with server-sent events instead."""
+    ndjson: bool = False
+    """Whether it may answer with lines of JSON instead."""
     csv: bool = False
     """Whether `?format=csv` answers with a table instead."""
     content_type: str | None = None

@@ -233,9 +233,8 @@ class EventDelivery:
         if index is None:
             return False
         position = await self.store.reader_position(self.reader, start_block=index.start_block)
-        final_block = index.block_number - self.depth + 1
         events = await self.store.events_after(
-            position, up_to_block=final_block, names=self.names, limit=EVENTS_PER_DELIVERY
+            position, up_to_block=index.final_block(depth=self.depth), names=self.names, limit=EVENTS_PER_DELIVERY
         )
         for event in events:
             await self.handle(event)

@@ -5,7 +5,8 @@
   bytes, or the same with a higher fee, can be sent. A nonce is mined once, so sending them again is harmless.
 3 `sent`: a node accepted them. If the node drops them, they are sent again.
 4 `mined`: they are in a block. If a reorg removes the block, it is step 3 again.
-5 `final` or `reverted`: the index is `depth` blocks past that block. A deeper reorg takes the row back to step 3.
+5 `final` or `reverted`: the index is `depth` blocks past that block, and a local chain has saved it. A deeper reorg
+  takes the row back to step 3.
 """
 
 from __future__ import annotations

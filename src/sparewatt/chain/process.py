@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 from sparewatt.accounts.custody import Custody, read_secret, read_secret_file
 from sparewatt.chain.client import ChainClient
@@ -55,6 +56,16 @@ async def run_chain(settings: ChainSettings) -> None:
         while not stop.is_set():
             await worker.work(stop)
             await _pause(RETRY_S, stop)
+
+
+def read_saved_block(path: Path | None) -> int | None:
+    """None without a file. A chain whose file is missing or damaged has saved nothing that may be relied on."""
+    if path is None:
+        return None
+    try:
+        return int(path.read_bytes())
+    except (OSError, ValueError):
+        return -1
 
 
 async def _pause(seconds: float, *events: asyncio.Event) -> None:
@@ -153,10 +164,10 @@ class ChainWorker:
         market: MarketWorker | None,
     ) -> float:
         """Returns the seconds until the next one."""
-        more = await follower.step()
+        more = await self._index(follower)
         busy = await sender.step()
         if busy:  # a local chain has mined what was sent: gateways hear of an order before the rest of the round
-            more |= await follower.step()
+            more |= await self._index(follower)
         if market is not None:
             more |= await market.step()
             busy |= market.needs_block
@@ -169,6 +180,17 @@ class ChainWorker:
         if more:
             return 0.0
         return min(BUSY_S, self._settings.poll_s) if busy and self._settings.mine else self._settings.poll_s
+
+    async def _index(self, follower: ChainFollower) -> bool:
+        """Index, and note which blocks a kill of a local chain cannot remove. True if there is more to do.
+
+        The file is read before the index is held against the chain: if a killed chain has begun to save other blocks
+        with the same numbers, the index has left the old ones when the number is noted.
+        """
+        saved = read_saved_block(self._settings.saved_block_file)
+        more = await follower.step()
+        await self._database.chain.set_saved_block(saved)
+        return more
 
     async def _mine_if_due(self, *, busy: bool) -> None:
         """Mine a block if a transaction waits for one, or an event for blocks on top of it."""

@@ -34,4 +34,6 @@ class ChainSettings:
     """Where a gateway on this machine keeps the secret."""
     ready_file: Path | None = None
     """Written once the chain is followed; for supervisors."""
+    saved_block_file: Path | None = None
+    """Names the newest block that a local chain has on disk; later ones are not final."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

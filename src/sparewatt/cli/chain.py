@@ -181,6 +181,11 @@ def sync(
 @click.option("--max-fee-gwei", type=int, help="The most that a transaction may pay per gas.  [default: 500]")
 @click.option("--secret-file", type=click.Path(path_type=Path), help="The network's secret.  [env: SPAREWATT_SECRET]")
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Written once the chain is followed.")
+@click.option(
+    "--saved-block-file",
+    type=click.Path(path_type=Path),
+    help="Names the newest block that a local chain has on disk; later ones are not final.",
+)
 @click.option("--yield-to-others", is_flag=True, help="Run with low CPU priority, below the gateway.")
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (TOML, table [chain]).")
 @examples("CHAIN_URL=https://rpc.example DATABASE_URL=postgresql://… sparewatt chain run --data ./chain")

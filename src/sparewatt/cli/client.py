@@ -21,7 +21,7 @@ import msgspec
 
 from sparewatt import __version__
 from sparewatt.cli import output
-from sparewatt.cli.context import NetworkContext, is_this_machine
+from sparewatt.cli.context import NetworkContext, is_this_machine, known_contexts
 from sparewatt.cli.errors import ApiError, CliError, NoReply, exit_code_for_status
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.protocol.api.inference import ErrorObject
@@ -288,9 +288,20 @@ class ApiClient:
             api_code=code,
             api_type=error.type,
             api_param=error.param,
-            next_step=_next_step(code, status=status, retry_after=retry_after, path=path),
+            next_step=self._who_may(code) or _next_step(code, status=status, retry_after=retry_after, path=path),
             exit_code=exit_code_for_status(status=status, code=code),
         )
+
+    def _who_may(self, code: str) -> str:
+        """The operator's context of this machine, if that is what the request lacks; empty if there is none."""
+        if code not in {"operators_only", "not_owner", "permission_denied"}:
+            return ""
+        try:
+            others = [each for each in known_contexts() if each.base_url == self.base_url and each.is_operator]
+        except CliError:
+            return ""
+        name = next((each.name for each in others if each.api_key != self._network.api_key), None)
+        return f"This machine's context '{name}' may: add --as {name}, or run 'sparewatt use {name}'." if name else ""
 
 
 def _next_step(code: str, *, status: int, retry_after: str | None, path: str) -> str:

@@ -54,7 +54,7 @@ def _served_models(ctx: click.Context) -> list[str]:
     from sparewatt.cli.client import ApiClient
     from sparewatt.protocol.api.models import ModelList
 
-    given = {name: ctx.params.get(name) for name in ("base_url", "api_key")}
+    given = {name: ctx.params.get(name) for name in ("base_url", "api_key", "as_name")}
     network = resolve_network(**given, insecure=bool(ctx.params.get("insecure")))
     reply = ApiClient(network).get("/models", timeout_s=_TIMEOUT_S)
     return [output.clean(model.id) for model in reply.parse(ModelList).data]

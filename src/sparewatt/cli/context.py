@@ -1,7 +1,9 @@
 """Which network a command talks to, and the options that all such commands share.
 
-Address and API key come from the options, else from the environment, else from the last login, else from the network
-that was started last on this machine and is still there. The key of one network is never sent to another's address.
+Address and API key come from the options, else from the environment, else from the context that `sparewatt use` chose,
+else from the last login, else from the network that was started last on this machine and is still there. The key of one
+network is never sent to another's address. A context is named by the login's e-mail, or `operator` for the start-up key
+of a network of this machine.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import functools
 import ipaddress
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,12 +20,14 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from sparewatt.cli.credentials import Text, damaged_file, read_json_file, read_logins, write_json_file
+from sparewatt.cli.credentials import Text, damaged_file, read_json_file, read_saved, write_json_file
 from sparewatt.cli.errors import CliError, ExitCode
 
 R = TypeVar("R")
 
 SCOPES = ("inference", "lease", "node", "admin")
+OPERATOR = "operator"
+"""A role, and the name of the context of a network that was started here."""
 
 _REMEMBERED_MAX = 5
 """Few networks run on one machine at the same time."""
@@ -36,29 +40,40 @@ class NetworkContext:
 
     base_url: str
     api_key: str = field(repr=False)
+    name: str = ""
+    """As `sparewatt use` lists it; empty for a key that was given with the command."""
+    is_operator: bool = False
 
 
 def resolve_network(
     *,
     base_url: str | None = None,
     api_key: str | None = None,
+    as_name: str | None = None,
     insecure: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> NetworkContext:
     """Options go before the environment, that before logins, and those before networks started here."""
     environ = os.environ if environ is None else environ
+    if as_name is not None:
+        if base_url or api_key:
+            raise _bad_url("--as names address and key.", "Leave out --base-url and --api-key.")
+        found = find_context(as_name, environ)
+        _checked_url(found.base_url, insecure=insecure)
+        return found
     url = base_url or environ.get("SPAREWATT_BASE_URL") or None
     key = api_key or environ.get("SPAREWATT_API_KEY") or None
     if url:
         address = _checked_url(url, insecure=insecure)
         return NetworkContext(address, _checked_key(key)) if key else _network_at(address, environ)
     last = _last_network(environ)
-    return NetworkContext(_checked_url(last.base_url, insecure=insecure), _checked_key(key) if key else last.api_key)
+    _checked_url(last.base_url, insecure=insecure)
+    return NetworkContext(last.base_url, _checked_key(key)) if key else last
 
 
 def _network_at(base_url: str, environ: Mapping[str, str]) -> NetworkContext:
     """The network of this address, by a login or because it was started here."""
-    for network in _known_networks(environ):
+    for network in known_contexts(environ):
         if network.base_url == base_url:
             return network
     raise CliError(
@@ -69,7 +84,7 @@ def _network_at(base_url: str, environ: Mapping[str, str]) -> NetworkContext:
 
 
 def _last_network(environ: Mapping[str, str]) -> NetworkContext:
-    for network in _known_networks(environ):
+    for network in known_contexts(environ):
         return network
     raise CliError(
         "No network is known. Start one with 'make up' or 'sparewatt up', "
@@ -180,17 +195,56 @@ def _ready_files(environ: Mapping[str, str]) -> list[Path]:
     return [Path(path) for path in noted.ready_files]
 
 
-def _known_networks(environ: Mapping[str, str]) -> Iterator[NetworkContext]:
-    """Logins first, since a person chose them; then the networks started here whose files are still there.
+def known_contexts(environ: Mapping[str, str] | None = None) -> Iterator[NetworkContext]:
+    """The one that was chosen; then logins, since a person made them; then the networks started here.
 
-    Plain http is allowed here: `_checked_url` refuses it for the one network that is used.
+    Plain http is allowed here: `_checked_url` refuses it for the one network that is used. Raises CliError if the
+    chosen one is gone: another account's key in its place would be a surprise.
     """
-    for login in read_logins(environ):
-        yield NetworkContext(_checked_url(login.base_url, insecure=True), _checked_key(login.api_key))
+    environ = os.environ if environ is None else environ
+    chosen = read_saved(environ).chosen
+    if chosen is not None:
+        yield find_context(chosen, environ)
+    yield from (each for each in _named_contexts(environ) if each.name != chosen)
+
+
+def find_context(name: str, environ: Mapping[str, str] | None = None) -> NetworkContext:
+    """The context of this name. Raises CliError."""
+    names = []
+    for each in _named_contexts(os.environ if environ is None else environ):
+        if each.name == name:
+            return each
+        names.append(each.name)
+    known = (
+        f"This machine knows: {', '.join(names)}." if names else "Log in with 'sparewatt login', or start a network."
+    )
+    raise CliError(
+        f"There is no context {name!r} here now.",
+        next_step=f"{known} 'sparewatt use NAME' chooses one.",
+        exit_code=ExitCode.NOT_FOUND,
+    )
+
+
+def _named_contexts(environ: Mapping[str, str]) -> Iterator[NetworkContext]:
+    """Each under a name of its own: of two that are called the same, the later one's has its network's address."""
+    taken: set[str] = set()
+    for each in _unnamed_contexts(environ):
+        address = urlsplit(each.base_url).netloc
+        name = each.name if each.name not in taken else f"{each.name}@{address}"
+        if name not in taken:
+            taken.add(name)
+            yield replace(each, name=name)
+
+
+def _unnamed_contexts(environ: Mapping[str, str]) -> Iterator[NetworkContext]:
+    for login in read_saved(environ).logins:
+        address, key = _checked_url(login.base_url, insecure=True), _checked_key(login.api_key)
+        yield NetworkContext(address, key, login.email, login.role == OPERATOR)
     for ready_file in _ready_files(environ):
         ready = read_json_file(ready_file, _ReadyFile, next_step=_MEND)
         if ready is not None:
-            yield NetworkContext(_checked_url(ready.base_url, insecure=True), _checked_key(ready.api_key))
+            address, key = _checked_url(ready.base_url, insecure=True), _checked_key(ready.api_key)
+            yield NetworkContext(address, key, OPERATOR, is_operator=True)
 
 
 def last_started_network() -> tuple[Path, Mapping[str, object]] | None:
@@ -227,15 +281,18 @@ def lazy_network_options(command: Callable[..., R]) -> Callable[..., R]:
     @json_option
     @_url_option
     @click.option("--api-key", metavar="KEY", help="Your key; the variable is safer.  [env: SPAREWATT_API_KEY]")
+    @click.option("--as", "as_name", metavar="NAME", help="Another context of this machine ('sparewatt use').")
     @_insecure_option
     @functools.wraps(command)
-    def with_network(*, base_url: str | None, api_key: str | None, insecure: bool, **rest: Any) -> R:
+    def with_network(**words: Any) -> R:
         from sparewatt.cli.client import ApiClient
 
-        def connect() -> ApiClient:
-            return ApiClient(resolve_network(base_url=base_url, api_key=api_key, insecure=insecure))
+        given = {name: words.pop(name) for name in ("base_url", "api_key", "as_name", "insecure")}
 
-        return command(connect, **rest)
+        def connect() -> ApiClient:
+            return ApiClient(resolve_network(**given))
+
+        return command(connect, **words)
 
     return with_network
 

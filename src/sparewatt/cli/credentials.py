@@ -1,4 +1,5 @@
-"""The logins of this machine: `sparewatt login` saves one API key per network, in a file that only its owner can read.
+"""The logins of this machine: `sparewatt login` saves an API key per account and network, in a file that only its owner
+can read, with the context that `sparewatt use` chose.
 
 Also how the CLI reads and writes its small JSON files.
 """
@@ -32,6 +33,21 @@ class Login:
     key_id: Text
     account_id: Text
     email: Text
+    role: str = "user"
+    """Of the account, when it logged in."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """An account has one key on this machine."""
+        return self.base_url, self.account_id
+
+
+class SavedLogins(msgspec.Struct):
+    """The file: the login that was used last comes first."""
+
+    logins: list[Login] = []
+    chosen: str | None = None
+    """The name of the context that commands use; None: the first that there is."""
 
 
 def credentials_file(environ: Mapping[str, str] | None = None) -> Path:
@@ -41,29 +57,38 @@ def credentials_file(environ: Mapping[str, str] | None = None) -> Path:
     return folder / "sparewatt" / "credentials.json"
 
 
+def read_saved(environ: Mapping[str, str] | None = None) -> SavedLogins:
+    saved = read_json_file(credentials_file(environ), SavedLogins, next_step="Delete it and log in again.")
+    return saved or SavedLogins()
+
+
 def read_logins(environ: Mapping[str, str] | None = None) -> list[Login]:
     """The login that was used last comes first."""
-    saved = read_json_file(credentials_file(environ), dict[str, list[Login]], next_step="Delete it and log in again.")
-    return saved.get("logins", []) if saved else []
+    return read_saved(environ).logins
 
 
 def save_login(login: Login) -> None:
-    """Commands use this login from now on."""
-    others = [known for known in _readable_logins() if known.base_url != login.base_url]
-    write_json_file(credentials_file(), {"logins": [login, *others][:_LOGINS_MAX]})
+    """Commands use this login from now on. Other accounts' logins at the same network stay."""
+    others = [known for known in _readable().logins if known.place != login.place]
+    write_json_file(credentials_file(), SavedLogins([login, *others][:_LOGINS_MAX]))
 
 
-def forget_login(base_url: str) -> None:
-    logins = [login for login in _readable_logins() if login.base_url != base_url]
-    write_json_file(credentials_file(), {"logins": logins})
+def forget_login(login: Login) -> None:
+    others = [known for known in _readable().logins if known.place != login.place]
+    write_json_file(credentials_file(), SavedLogins(others))
 
 
-def _readable_logins() -> list[Login]:
+def choose_context(name: str) -> None:
+    """Commands use the context of this name until another is chosen, or until the next login."""
+    write_json_file(credentials_file(), SavedLogins(_readable().logins, name))
+
+
+def _readable() -> SavedLogins:
     """None of a damaged file, which is replaced: its logins are lost either way."""
     try:
-        return read_logins()
+        return read_saved()
     except CliError:
-        return []
+        return SavedLogins()
 
 
 def read_json_file(path: Path, shape: type[T], *, next_step: str) -> T | None:

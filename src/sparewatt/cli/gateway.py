@@ -101,6 +101,7 @@ def gateway() -> None:
 @click.option("--signup-credit-usd", metavar="USD", help="Free credits of a new account.")
 @click.option("--price-cap-usd-per-mtok", metavar="USD", help="The most that a request without max_price pays per 1M.")
 @click.option("--treasury-daily-usd", metavar="USD", help="What serving free credits may earn per day, in all.")
+@click.option("--uptime-credit-daily-usd", metavar="USD", help="What leases below 99.9 % are credited per day, in all.")
 @click.option("--checks/--no-checks", default=None, help="Whether answers of nodes are checked (they are).")
 @click.option("--checks-daily-usd", metavar="USD", help="The most that checks may cost the network per day (1).")
 @click.option("--own-accounts", metavar="IDS", help="Accounts whose nodes are trusted, separated by commas.")

@@ -42,14 +42,17 @@ SECTIONS = {
         "signup": LazyCommand("sparewatt.cli.accounts.login:signup", "Make an account and log in."),
         "login": LazyCommand("sparewatt.cli.accounts.login:login", "Log in on this machine."),
         "logout": LazyCommand("sparewatt.cli.accounts.login:logout", "Log out and revoke this machine's key."),
+        "use": LazyCommand("sparewatt.cli.accounts.use:use", "Choose the account that commands act as."),
         "whoami": LazyCommand("sparewatt.cli.accounts.login:whoami", "Show who you are here, and what you may do."),
+        "dashboard": LazyCommand("sparewatt.cli.accounts.dashboard:dashboard", "Open the network's page as you."),
         "keys": LazyCommand("sparewatt.cli.accounts.keys:keys", "Create, list, limit and revoke API keys."),
         "password": LazyCommand("sparewatt.cli.accounts.login:password", "Change or reset your password."),
         "credits": LazyCommand("sparewatt.cli.money.credits:credits_", "Show what you have to spend, and get more."),
         "usage": LazyCommand("sparewatt.cli.money.usage:usage", "Show what you used and what it cost."),
         "providers": LazyCommand("sparewatt.cli.providers:providers", "Offer your nodes for leases, with a bond."),
         "payouts": LazyCommand("sparewatt.cli.money.payouts:payouts", "Show what you were paid, and check it."),
-        "trust": LazyCommand("sparewatt.cli.trust:trust", "Replay verdicts on nodes, or have them retried."),
+        "rewards": LazyCommand("sparewatt.cli.money.rewards:rewards", "Show what eras paid, and why."),
+        "trust": LazyCommand("sparewatt.cli.trust:trust", "Replay verdicts on nodes and eras of rewards."),
     },
     "Run a network": {
         "up": LazyCommand("sparewatt.cli.up:up", "Start a whole network on this machine."),
@@ -203,8 +206,8 @@ def cli() -> None:
       sparewatt models                      see what it serves
       sparewatt chat MODEL "Say hello"      ask a model
 
-    Commands go to SPAREWATT_BASE_URL with SPAREWATT_API_KEY, else to where you logged in, else to the network last
-    started on this machine.
+    Commands go to SPAREWATT_BASE_URL with SPAREWATT_API_KEY, else to the context of 'sparewatt use', else to where you
+    logged in, else to the network last started on this machine.
 
     Exit codes: 0 ok, 1 failure, 2 usage, 3 not allowed, 4 not found, 5 no node matches.
     """

@@ -49,7 +49,11 @@ def list_aliases(client: ApiClient, *, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("target", shell_complete=complete_model)
 @network_options
-@examples("sparewatt models alias our-llama llama-3.1-8b", "sparewatt models alias sha256:667b0c… llama-3.1-8b")
+@examples(
+    "sparewatt models alias our-llama llama-3.1-8b",
+    "sparewatt models alias sha256:667b0c… llama-3.1-8b",
+    "sparewatt models alias 'claude-*' qwen3-32b",
+)
 def put_alias(client: ApiClient, *, name: str, target: str, as_json: bool) -> None:
     """Let NAME, an id of a model server or a weights digest, mean the model TARGET. For operators.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,19 +49,23 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     from sparewatt.core.settings import load_settings
     from sparewatt.localnet.network import UpSettings, run_network
     from sparewatt.machine.lifeline import die_with_parent
+    from sparewatt.machine.program_name import program_name
 
     die_with_parent(signal.SIGTERM)  # `make up` names itself as the parent; a shell does not
     flags["database_url"] = flags["database_url"] or os.environ.get("DATABASE_URL")
     flags["chain_url"] = flags["chain_url"] or os.environ.get("CHAIN_URL") or None
     settings = load_settings(UpSettings, section="up", flags=flags, env=os.environ, file=config)
 
+    program = program_name(sys.argv[0], cwd=Path.cwd())
+
     def on_ready(ready: LocalnetInfo, ready_file: Path) -> None:
         remember_network(ready_file)
-        click.echo(json.dumps(ready.as_json()) if as_json else banner(ready))
+        click.echo(json.dumps(ready.as_json()) if as_json else banner(ready, program))
 
     asyncio.run(
         run_network(
             settings,
+            program=program,
             clock=SystemClock(),
             rng=SystemRng(),
             notify=lambda text: click.echo(text, err=True),
@@ -69,7 +74,7 @@ def up(*, config: Path | None, as_json: bool, **flags: Any) -> None:
     )
 
 
-def banner(ready: LocalnetInfo) -> str:
+def banner(ready: LocalnetInfo, program: str) -> str:
     """Addresses, keys, and commands to copy."""
     messages = '[{"role": "user", "content": "Say hello"}]'
     question = f'{{"model": "{ready.model}", "stream": true, "messages": {messages}}}'
@@ -79,6 +84,7 @@ Sparewatt is up. Stop it with Ctrl-C.
   Base URL    {ready.base_url}
   API key     {ready.api_key}
   Dashboard   {ready.dashboard_url}
+  Operator    {ready.operator_link}  (once, within ten minutes; then: {program} dashboard --as operator)
   Metrics     {ready.metrics_url or "off"}
 
 Ask it something:
@@ -90,7 +96,7 @@ Ask it something:
 print(c.chat.completions.create(model='{ready.model}', messages=[{{'role': 'user', 'content': 'Say hello'}}])\
 .choices[0].message.content)"
 
-  .venv/bin/sparewatt chat {ready.model}
+  {program} chat {ready.model}
 
 Lend a machine of yours: copy this line into its shell, in a Python environment of its own (python3 -m venv). From
 outside this machine the gateway needs TLS and a public address: docs/how-to/operate.md.
@@ -98,5 +104,5 @@ outside this machine the gateway needs TLS and a public address: docs/how-to/ope
   {ready.join_line}
 
 The line is good for one node, and what that earns belongs to this network's own account. To earn for yours, sign up
-first and make your own line: .venv/bin/sparewatt signup && .venv/bin/sparewatt node token
+first and make your own line: {program} signup && {program} node token
 """

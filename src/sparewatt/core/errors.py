@@ -7,6 +7,7 @@ SparewattError                      code                     status  retry
 │   ├── InvalidAmount               invalid_amount             400    no
 │   ├── UnknownField                unknown_field              400    no     (a typo must not drop a filter)
 │   ├── PreviousResponseNotFound    previous_response_not_found 400   no     (not stored, expired or deleted)
+│   ├── SocketLifeOver              websocket_connection_limit_reached 400 no (open a new one)
 │   ├── UnsupportedParameter        unsupported_parameter      400    no
 │   ├── MediaNotFetched             media_not_fetched          400    no     (from an allowed host)
 │   ├── RemoteUrlRefused            remote_url_refused         400    no     (a picture by its address, not as data)
@@ -22,12 +23,16 @@ SparewattError                      code                     status  retry
 │   ├── CsrfRefused                 csrf_refused               403    no     (a page of another site, or no token)
 │   ├── SignupRefused               signup_refused             403    no
 │   ├── StorageFull                 storage_full               403    no     (of a key, for a day)
+│   ├── RetentionForbidden          retention_forbidden        403    no     (a policy lets nothing be kept so long)
 │   └── KeyPolicyViolation          key_policy_violation       403    no     (a request may narrow, never widen)
 ├── NotFound                        not_found                  404    no
 │   ├── ModelNotFound               model_not_found            404    no
 │   ├── MatchNotFound               match_not_found            404    no
 │   ├── KeyNotFound                 key_not_found              404    no
 │   ├── ResponseNotFound            response_not_found         404    no
+│   ├── CompletionNotFound          completion_not_found       404    no     (no stored chat completion)
+│   ├── ConversationNotFound        conversation_not_found     404    no
+│   ├── ItemNotFound                item_not_found             404    no     (of a response that is not kept)
 │   ├── AccountNotFound             account_not_found          404    no
 │   ├── ProviderNotFound            provider_not_found         404    no
 │   └── LeaseNotFound               lease_not_found            404    no
@@ -133,6 +138,9 @@ class InvalidAmount(BadRequest, code="invalid_amount"):
 class PreviousResponseNotFound(BadRequest, code="previous_response_not_found"): ...
 
 
+class SocketLifeOver(BadRequest, code="websocket_connection_limit_reached"): ...
+
+
 class UnsupportedParameter(BadRequest, code="unsupported_parameter"): ...
 
 
@@ -185,6 +193,9 @@ class SignupRefused(NotAllowed, code="signup_refused"): ...
 class StorageFull(NotAllowed, code="storage_full"): ...
 
 
+class RetentionForbidden(NotAllowed, code="retention_forbidden"): ...
+
+
 class KeyPolicyViolation(NotAllowed, code="key_policy_violation"):
     def __init__(self, field: str, *, level: str, allowed: str, requested: str) -> None:
         super().__init__(
@@ -213,6 +224,15 @@ class KeyNotFound(NotFound, code="key_not_found"): ...
 
 
 class ResponseNotFound(NotFound, code="response_not_found"): ...
+
+
+class CompletionNotFound(NotFound, code="completion_not_found"): ...
+
+
+class ConversationNotFound(NotFound, code="conversation_not_found"): ...
+
+
+class ItemNotFound(NotFound, code="item_not_found"): ...
 
 
 class AccountNotFound(NotFound, code="account_not_found"): ...

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Context, DecimalException, Inexact, InvalidOperation, Overflow
-from typing import NewType
+from typing import NewType, TypeVar
 
 from sparewatt.core.errors import InvalidAmount
 
@@ -12,6 +13,7 @@ Nano = NewType("Nano", int)
 
 NANO_PER_USD = 1_000_000_000
 MAX_NANO = 10**18  # a billion dollars: more is a mistake, and this fits a bigint
+_Name = TypeVar("_Name", bound=str)
 _EXACT = Context(prec=40, traps=[InvalidOperation, Inexact, Overflow])  # an amount that would be rounded is refused
 
 
@@ -49,3 +51,18 @@ def per_mtok(hourly: int, tokens_per_s: float) -> Nano:
 def token_cost(*, prompt_tokens: int, completion_tokens: int, prompt_price: int, completion_price: int) -> Nano:
     """The cost of a job at prices per million tokens, rounded down, once."""
     return Nano((prompt_tokens * prompt_price + completion_tokens * completion_price) // 1_000_000)
+
+
+def split_by_weight(total: int, weights: Mapping[_Name, int]) -> dict[_Name, int]:
+    """Shares of a whole amount in proportion to weights, which sum to it exactly; nothing if no weight is above 0.
+
+    Shares are rounded down, and the rest goes, one unit each, to the largest remainders (then by name). Whose weight
+    alone grows never gets less: every other quota falls by then, so no more of the others can come before it.
+    """
+    whole = sum(weights.values())
+    if whole <= 0 or total <= 0:
+        return dict.fromkeys(weights, 0)
+    parts = {name: divmod(weight * total, whole) for name, weight in weights.items()}
+    rest = total - sum(share for share, _ in parts.values())
+    favoured = set(sorted(parts, key=lambda name: (-parts[name][1], name))[:rest])
+    return {name: share + (name in favoured) for name, (share, _) in parts.items()}

@@ -30,9 +30,11 @@ from sparewatt.edge.cors import cors_headers
 from sparewatt.edge.http1 import SERVER
 from sparewatt.edge.proxies import forwarded_address
 from sparewatt.edge.settings import EdgeSettings
+from sparewatt.protocol.error_shapes import speaks_anthropic
 from sparewatt.store.database import KeyRow
 
 _COOKIE = "sparewatt_session"
+_KEY_HEADER = "x-api-key"
 DEVICE_COOKIE_LIFE_S = 180 * 24 * 3600.0
 """Longer than anybody stays away from an account in use."""
 _HTTPS_ONLY = "max-age=31536000"
@@ -59,6 +61,11 @@ class RequestContext:
     """The rate limit of the key or session, set by the `Authenticator`."""
 
     @property
+    def authorization(self) -> str | None:
+        """The Authorization header; without one, the key of `x-api-key`, where Anthropic's clients put it."""
+        return authorization_of(self.headers)
+
+    @property
     def address(self) -> str:
         """The client's, also behind our own reverse proxy."""
         return forwarded_address(self.peer, self.headers, self.settings)
@@ -77,6 +84,8 @@ class RequestContext:
     def reply_headers(self, now_s: float) -> dict[str, str]:
         """The same lines as a mapping, with the CORS headers for a page of another origin."""
         headers = dict(line.split(": ", maxsplit=1) for line in self.reply_lines(now_s).splitlines())
+        if speaks_anthropic(self.path, self.headers):
+            headers["request-id"] = self.id
         return headers | cors_headers(self.path, self.headers) if "origin" in self.headers else headers
 
 
@@ -94,7 +103,7 @@ class Authenticator:
 
         From here on the reply has the headers of the key's rate limit, whatever else is wrong with the request.
         """
-        authorization = context.headers.get("authorization")
+        authorization = context.authorization
         if not authorization and _session_token(context) is not None:
             return None
         key = self.keys.authenticate(authorization, unix_s=self.clock.unix_s())
@@ -158,6 +167,15 @@ class Authenticator:
         principal = principal_from_session(session)
         context.meter = self.limits.key_meter(principal.key_id, now_s=self.clock.now_s())
         return principal
+
+
+def authorization_of(headers: Mapping[str, str]) -> str | None:
+    """What a client presents as its API key, in the form of an Authorization header."""
+    authorization = headers.get("authorization")
+    if authorization:
+        return authorization
+    key = headers.get(_KEY_HEADER)
+    return f"Bearer {key}" if key else None
 
 
 def _session_token(context: RequestContext) -> str | None:

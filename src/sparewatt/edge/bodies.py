@@ -14,6 +14,7 @@ from sparewatt.core.limits import KIB, MIB, READ_PER_TICK_BYTES
 from sparewatt.edge.settings import CLIENT_BODY_S
 from sparewatt.protocol.openai.chat import error_body, error_headers
 from sparewatt.protocol.openai.json_complexity import JsonComplexityCheck
+from sparewatt.protocol.shaped_error import ShapedError
 
 CONTROL_BODY_BYTES_MAX = 64 * KIB
 """Bodies about keys, tokens and match queries are small."""
@@ -68,12 +69,18 @@ def json_reply(value: object, *, status: int = 200, headers: Mapping[str, str] |
     return web.Response(body=body, status=status, content_type="application/json", headers=headers)
 
 
-def error_reply(error: SparewattError, headers: Mapping[str, str] | None = None) -> web.Response:
-    return refusal_reply(error, error_body(error), {**error_headers(error), **(headers or {})})
+def error_reply(
+    error: SparewattError, headers: Mapping[str, str] | None = None, *, shaped: ShapedError | None = None
+) -> web.Response:
+    """`shaped`: as another protocol says it; else OpenAI's error object."""
+    status, body = (error.status, error_body(error)) if shaped is None else shaped
+    return refusal_reply(error, body, {**error_headers(error), **(headers or {})}, status=status)
 
 
-def refusal_reply(error: SparewattError, body: Mapping[str, object], headers: Mapping[str, str]) -> web.Response:
+def refusal_reply(
+    error: SparewattError, body: Mapping[str, object], headers: Mapping[str, str], *, status: int | None = None
+) -> web.Response:
     """With an error object and headers of the caller's."""
-    reply = json_reply(body, status=error.status, headers=headers)
+    reply = json_reply(body, status=status or error.status, headers=headers)
     reply[ERROR_CODE] = error.code
     return reply

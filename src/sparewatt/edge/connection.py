@@ -331,6 +331,7 @@ class Connection(asyncio.Protocol):
             self._idle_since_s = monotonic()
 
     def on_head(self, head: RequestHead, fault: SparewattError | None) -> None:
+        head = head if self._registry.is_of_site(head) else head.canonical()
         request = PipelinedRequest(head, fault, monotonic())
         self._requests.append(request)
         if len(self._requests) == 1:
@@ -383,6 +384,9 @@ class Connection(asyncio.Protocol):
             self._submit(request)
         elif request.is_bridged and self._bridge is not None and request.head.is_chunked:
             self._bridge.data_received(LAST_CHUNK)
+
+    def takes_socket(self, head: RequestHead) -> bool:
+        return head.is_socket or (head.offers_socket and self._registry.is_of_site(head))
 
     def on_upgrade(self, rest: bytes) -> None:
         """A node opens its link: aiohttp's WebSocket, or a socket handed over to picows."""

@@ -31,7 +31,8 @@ from sparewatt.edge.settings import EdgeSettings
 from sparewatt.edge.sites import is_site_host
 from sparewatt.inference.dispatch.model import WriteBatch
 from sparewatt.inference.service import RequestOptions
-from sparewatt.protocol.openai.chat import error_body, error_headers
+from sparewatt.protocol.error_shapes import shaped_error
+from sparewatt.protocol.openai.chat import error_headers
 
 if TYPE_CHECKING:
     from sparewatt.edge.connection import Connection
@@ -50,7 +51,12 @@ _LENGTH_DIGITS_MAX = 8
 _HEAD_END = b"\r\n\r\n"
 _UNUSUAL = frozenset({"transfer-encoding", "expect", "upgrade", "idempotency-key", "cookie", "origin"})
 """Fields that change how a request is read or answered: a head with one is not remembered."""
-_COUNTED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"})
+_COUNTED = frozenset(
+    {
+        *("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"),
+        *("/api/chat", "/api/generate", "/api/embed"),
+    }
+)
 """Inference endpoints: their errors are counted even if no exchange was made."""
 
 
@@ -128,6 +134,9 @@ class Refusals:
             method = head.method.decode("latin-1")[:20] if head is not None else "?"
             route = path if path in _COUNTED else "unknown"
             log_finished(RequestLine(request_id, f"{method} {route}", error.status, 0.0, error.code), None)
+        status, error_object = shaped_error(
+            error, path=path, headers=head.headers if head is not None else {}, request_id=request_id
+        )
         headers = {
             "content-type": "application/json",
             "server": SERVER,
@@ -135,9 +144,9 @@ class Refusals:
             **error_headers(error),
             **(cors_headers(path, head.headers) if head is not None else {}),
         }
-        body = msgspec.json.encode(error_body(error))
+        body = msgspec.json.encode(error_object)
         framing = f"content-length: {len(body)}\r\nconnection: close\r\n{self._date.line()}"
-        return reply_head_bytes(error.status, headers, framing) + body
+        return reply_head_bytes(status, headers, framing) + body
 
 
 class LinkAcceptor(Protocol):

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
+from sparewatt.protocol.error_shapes import OLLAMA_PREFIX
+
 _COOKIE_PATHS = frozenset({"/v1/signup", "/v1/login", "/v1/logout"})
 
 EXPOSED = (
     "openai-processing-ms",
+    "request-id",
     "retry-after",
     "retry-after-ms",
     "x-request-id",
@@ -27,12 +30,15 @@ EXPOSED = (
 """Reply headers that a page may read. Not every browser understands `*`."""
 
 USUAL_HEADERS = (
+    "anthropic-beta",
+    "anthropic-version",
     "authorization",
     "content-type",
     "idempotency-key",
     "openai-beta",
     "openai-organization",
     "openai-project",
+    "x-api-key",
     "x-client-request-id",
     "x-sparewatt-policy",
     "x-sparewatt-priority",
@@ -47,7 +53,7 @@ _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}")
 
 def is_open(path: str) -> bool:
     """Whether pages of other sites may call it."""
-    is_api = path.startswith("/v1/") or path == "/openapi.json"
+    is_api = path.startswith(("/v1/", OLLAMA_PREFIX)) or path == "/openapi.json"
     return is_api and path not in _COOKIE_PATHS and not path.startswith("/v1/password")
 
 

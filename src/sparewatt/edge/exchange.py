@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple, Protocol
@@ -42,6 +43,7 @@ from sparewatt.inference.call import ModelCall, ReplyFilter
 from sparewatt.inference.dispatch.buffered_sink import KEEP_ALIVE
 from sparewatt.inference.dispatch.model import DirectPath, WriteBatch
 from sparewatt.inference.service import InferenceService, RequestOptions, Submission
+from sparewatt.policy.model import Retention
 from sparewatt.protocol.openai.chat import error_body, error_headers
 
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -55,6 +57,24 @@ class Endpoint(NamedTuple):
 
     path: str
     read: BodyReader
+
+
+class AnswerRecording(Protocol):
+    """An answer that is stored on its way to the client."""
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes of a stream."""
+
+    async def store(self, whole: bytes) -> None:
+        """`whole`: the reply, if it came in one piece."""
+
+
+class AnswerRecorder(Protocol):
+    """Stores answers for which a request asked for it."""
+
+    def begin(
+        self, principal: Principal, authorization: str | None, body: bytes, *, retention: Retention
+    ) -> AnswerRecording: ...
 
 
 class ClientSocket(Protocol):
@@ -86,6 +106,7 @@ class InferenceEndpoints:
     settings: EdgeSettings
     clock: Clock
     rng: Rng
+    recorder: AnswerRecorder
     date: DateHeader = field(default_factory=DateHeader)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -118,8 +139,8 @@ class Exchange(RequestContext):
 
     __slots__ = (
         "_body", "_direct", "_direct_at_s", "_error_code", "_failure", "_filter", "_head", "_headers", "_is_chunked",
-        "_is_stream", "_match_id", "_on_over", "_shared", "_silent_since_s", "_socket", "_state", "_status",
-        "_submission", "_task", "_unread_bytes", "endpoint", "options", "principal",
+        "_is_stream", "_match_id", "_on_over", "_recording", "_shared", "_silent_since_s", "_socket", "_state",
+        "_status", "_submission", "_task", "_unread_bytes", "endpoint", "options", "principal",
     )  # fmt: skip
 
     def __init__(self, shared: InferenceEndpoints, socket: ClientSocket, head: RequestHead, endpoint: Endpoint) -> None:
@@ -148,6 +169,7 @@ class Exchange(RequestContext):
         self._is_chunked = head.version == "1.1"
         """Whether a stream is framed in chunks; for an older client it ends with the connection."""
         self._filter: ReplyFilter | None = None
+        self._recording: AnswerRecording | None = None
         self._headers: Mapping[str, str] = {}
         self._body: list[bytes] = []
         """Of a reply that is not streamed."""
@@ -266,7 +288,9 @@ class Exchange(RequestContext):
         if self._state is not ExchangeState.REPLYING:
             self._open_stream()
         submission = self._submission
-        if self._filter is None and self._is_chunked:
+        if self._recording is not None:
+            self._write_chunk(self._recorded(data, self._recording))
+        elif self._filter is None and self._is_chunked:
             self._silent_since_s = monotonic()
             self._write(CHUNK % (len(data), data))
         else:
@@ -280,12 +304,19 @@ class Exchange(RequestContext):
         """For a chunked stream whose data needs no filter."""
         if self._direct is None and self._state is ExchangeState.REPLYING and self._is_chunked and self._is_stream:
             write = self._socket.writer()
-            if write is not None and self._filter is None and self._submission is not None:
+            is_plain = self._filter is None and self._recording is None
+            if write is not None and is_plain and self._submission is not None:
                 socket = self._socket
                 self._direct = DirectPath(write, CHUNK, socket.write_batch, is_open=not socket.is_paused)
         return self._direct
 
     def finish(self) -> None:
+        if self._recording is not None:
+            self._spawn(self._store(self._recording))
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
         if self._is_stream:
             self._close_stream()
         else:
@@ -312,6 +343,8 @@ class Exchange(RequestContext):
         try:
             call = self.endpoint.read(body)
             self._is_stream, self._filter = call.stream, call.reply_filter
+            if call.stores:
+                self._recording = self._begin_recording(principal, options, call, body)
             submission = self._submission = Submission(
                 self._shared.service, principal, options, call, self, charge=self._charge
             )
@@ -322,6 +355,29 @@ class Exchange(RequestContext):
                 self._spawn(self._wait_for_credits(submission))
         except Exception as error:  # noqa: BLE001 (a process boundary)
             self.refuse(error)
+
+    def _begin_recording(
+        self, principal: Principal, options: RequestOptions, call: ModelCall, body: bytes
+    ) -> AnswerRecording:
+        service, authorization = self._shared.service, self.headers.get("authorization")
+        routing = service.route(call.model, principal, header=options.route, provider=call.provider)
+        retention = routing.policy.retention or "day"
+        return self._shared.recorder.begin(principal, authorization, body, retention=retention)
+
+    def _recorded(self, data: bytes, recording: AnswerRecording) -> bytes:
+        """What the client gets of it."""
+        data = data if self._filter is None else self._filter.feed(data)
+        recording.feed(data)
+        return data
+
+    async def _store(self, recording: AnswerRecording) -> None:
+        """Before the last byte leaves, so that a client that has its answer finds it."""
+        whole = b"".join(self._body)
+        with suppress(ValueError):  # `_reply_whole` tells the client
+            whole = self._filter.whole(whole) if self._filter is not None and whole else whole
+        await recording.store(whole)
+        if self._state is not ExchangeState.OVER:
+            self._finish()
 
     def _charge(self, tokens: int) -> RateCharge:
         return self._shared.auth.charge(self, tokens=tokens)

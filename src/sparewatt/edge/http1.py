@@ -48,14 +48,22 @@ CHUNK = b"%x\r\n%b\r\n"
 """A chunk's length and its data."""
 LAST_CHUNK = b"0\r\n\r\n"
 
-_ONCE = ("host", "authorization", "content-length", "content-type", "idempotency-key", "content-encoding")
+_ONCE = (
+    *("host", "authorization", "x-api-key", "content-length", "content-type", "idempotency-key"),
+    "content-encoding",
+)
 """Fields that may occur once: with two, two readers of the same bytes would see two requests (request smuggling)."""
 _UPGRADE_FIELDS = ("connection", "upgrade", "http2-settings")
-_SOCKET_PATH = re.compile(f"{LINK_PATH}|{TRAFFIC_PATH}|/v1/leases/[^/]+/(exec|ports/[0-9]{{1,5}})")
+_SOCKET_PATH = re.compile(f"{LINK_PATH}|{TRAFFIC_PATH}|/v1/leases/[^/]+/(exec|ports/[0-9]{{1,5}})|/v1/responses")
 _PATH_END = re.compile(r"[?#]")
+_TARGET_END = re.compile(rb"[?#]")
+_SLASHES = re.compile(rb"/{2,}")
 _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]+(:[0-9]{0,5})?|\[[0-9A-Fa-f:.%]+\](:[0-9]{0,5})?")
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus} | {
+    529: "HTTP/1.1 529 Overloaded\r\n"
+}
+"""The last one is Anthropic's own."""
 _NOT_HTTP = "This is not a valid HTTP request."
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -76,10 +84,14 @@ class RequestHead(NamedTuple):
         return self.method == b"GET" and self.path == LINK_PATH and upgrade == "websocket"
 
     @property
+    def offers_socket(self) -> bool:
+        """Whether the client would go on with WebSocket."""
+        return self.method == b"GET" and self.headers.get("upgrade", "").lower() == "websocket"
+
+    @property
     def is_socket(self) -> bool:
-        """Whether a node or a renter opens a WebSocket at a path that has one; elsewhere the offer is left out."""
-        upgrade = self.headers.get("upgrade", "").lower()
-        return self.method == b"GET" and upgrade == "websocket" and _SOCKET_PATH.fullmatch(self.path) is not None
+        """Whether somebody opens a WebSocket at a path that has one."""
+        return self.offers_socket and _SOCKET_PATH.fullmatch(self.path) is not None
 
     @property
     def is_expecting(self) -> bool:
@@ -95,6 +107,19 @@ class RequestHead(NamedTuple):
             target = slash + rest if _HOST.fullmatch(host) else ""
         path = _PATH_END.split(target, maxsplit=1)[0]
         return unquote(path) if "%" in path and "%2f" not in path.lower() else path
+
+    def canonical(self) -> RequestHead:
+        """The same with one slash where the path has several, and none at its end: base URLs end in one, or in two.
+
+        Whoever asks for a route, or for what it needs, sees this target and no other. `%2F` is no slash.
+        """
+        end = _TARGET_END.search(self.target)
+        at = end.start() if end else len(self.target)
+        path = self.target[:at]
+        if not path.startswith(b"/") or (b"//" not in path and (path == b"/" or not path.endswith(b"/"))):
+            return self
+        once = _SLASHES.sub(b"/", path)
+        return self._replace(target=(once.rstrip(b"/") or b"/") + self.target[at:])
 
     @property
     def length(self) -> int | None:
@@ -171,6 +196,10 @@ class RequestReader(Protocol):
 
     def on_request_end(self, error: SparewattError | None) -> None:
         """The body is complete. `error`: why its trailer fields are refused."""
+
+    def takes_socket(self, head: RequestHead) -> bool:
+        """Whether an offered WebSocket may be taken; else the offer is left out of the request."""
+        ...
 
     def on_upgrade(self, rest: bytes) -> None:
         """The bytes after an upgrade head belong to another protocol."""
@@ -289,7 +318,7 @@ class RequestParser:
         head = RequestHead(
             llhttp.get_method(), self._target, llhttp.get_http_version(), llhttp.should_keep_alive(), headers
         )
-        if "upgrade" in headers and llhttp.should_upgrade() and not head.is_socket:
+        if "upgrade" in headers and llhttp.should_upgrade() and not self._reader.takes_socket(head):
             self._rewritten = head.to_bytes(without=_UPGRADE_FIELDS)
             return
         size_bytes, self._fields_bytes = self._fields_bytes + len(self._target), 0

@@ -1,4 +1,4 @@
-"""Middleware around every handler of aiohttp: request context, OpenAI's error object, reply headers, request log.
+"""Middleware around every handler of aiohttp: request context, error objects, reply headers, request log.
 
 The request log has one line for every finished request, if the operator sets `request_log`: ids, numbers and our own
 words; never a prompt, a key, a body, or the client's address.
@@ -30,12 +30,16 @@ from sparewatt.edge.bodies import ERROR_CODE, error_reply
 from sparewatt.edge.cors import is_open, is_preflight, preflight
 from sparewatt.edge.settings import EdgeSettings
 from sparewatt.inference.dispatch.model import MatchRecord
+from sparewatt.protocol.error_shapes import shaped_error
 from sparewatt.protocol.link.frames import LINK_PATH
 from sparewatt.protocol.link.traffic import TRAFFIC_PATH
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = web.RequestKey("context", RequestContext)
-_INFERENCE_PREFIXES = ("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages")
+_INFERENCE_PREFIXES = (
+    *("/v1/chat/", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages"),
+    *("/api/chat", "/api/generate", "/api/embed"),
+)
 REPLY = web.RequestKey("reply", web.StreamResponse)
 CLIENT_LEFT = 499
 """The status that proxies log for a client that left before its reply."""
@@ -57,7 +61,7 @@ def context_of(request: web.Request) -> RequestContext:
 
 
 def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock, rng: Rng) -> Middleware:
-    """Give every request its context, and turn every exception into OpenAI's error object."""
+    """Give every request its context, and turn every exception into an error object."""
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -78,8 +82,10 @@ def error_boundary(settings: EdgeSettings, errors: ErrorCounter, *, clock: Clock
             if request.writer.output_size:
                 raise  # part of a reply was sent; the server closes the socket
             reply = _reply_to(error, request)
-            if "upgrade" in request.headers:
-                reply.force_close()  # what follows a head with an upgrade is not read as HTTP any more
+            if "upgrade" in request.headers or not request.content.is_eof():
+                # What follows a head with an upgrade is not read as HTTP any more. After a reply that came before the
+                # end of the body the connection closes, and the client has to know.
+                reply.force_close()
         code = reply.get(ERROR_CODE)
         if code is not None and request.method == "POST" and route_of(request).startswith(_INFERENCE_PREFIXES):
             errors.count_error(code)
@@ -106,34 +112,45 @@ def route_of(request: web.Request) -> str:
 
 
 def _reply_to(error: Exception, request: web.Request) -> web.Response:
+    """In the shape of the protocol that the client speaks."""
+    known, context, headers = _known_error(error, request), context_of(request), {}
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        headers["allow"] = _allowed(error)
+    shaped = shaped_error(known, path=request.path, headers=request.headers, request_id=context.id)
+    return error_reply(known, headers, shaped=shaped)
+
+
+def _known_error(error: Exception, request: web.Request) -> SparewattError:
     match error:
         case SparewattError():
-            return error_reply(error)
+            return error
         case web.HTTPException():
             return _framework_error(request, error)
         case web.RequestPayloadError():
-            return error_reply(BadRequest("The body cannot be read: its encoding is broken."))
+            return BadRequest("The body cannot be read: its encoding is broken.")
         case _:
             request_id = context_of(request).id
             _log.crash("request_crashed", error, request=request_id, route=route_of(request))
-            return error_reply(InternalError(f"Something broke here. Please report it with the id {request_id}."))
+            return InternalError(f"Something broke here. Please report it with the id {request_id}.")
 
 
-def _framework_error(request: web.Request, error: web.HTTPException) -> web.Response:
+def _allowed(error: web.HTTPMethodNotAllowed) -> str:
+    return ", ".join(sorted(error.allowed_methods))
+
+
+def _framework_error(request: web.Request, error: web.HTTPException) -> SparewattError:
     match error:
         case web.HTTPNotFound():
             hint = "" if f"{request.path}/".startswith("/v1/") else " The API begins at /v1."
-            return error_reply(NotFound(f"There is no {request.path[:200]!r} here.{hint}"))
+            return NotFound(f"There is no {request.path[:200]!r} here.{hint}")
         case web.HTTPMethodNotAllowed():
-            allowed = ", ".join(sorted(error.allowed_methods))
-            refused = MethodNotAllowed(f"{request.method[:20]} does not work here; {allowed} does.")
-            return error_reply(refused, {"allow": allowed})
+            return MethodNotAllowed(f"{request.method[:20]} does not work here; {_allowed(error)} does.")
         case web.HTTPRequestEntityTooLarge():
-            return error_reply(BodyTooLarge("The body is too large."))
+            return BodyTooLarge("The body is too large.")
         case web.HTTPUnprocessableEntity():
-            return error_reply(UnprocessableContent("The request was understood but makes no sense."))
+            return UnprocessableContent("The request was understood but makes no sense.")
         case _:
-            return error_reply(BadRequest(error.reason))
+            return BadRequest(error.reason)
 
 
 class RequestLine(NamedTuple):

@@ -30,6 +30,7 @@ from sparewatt.ledger.journal import Journal, read_journal, unsettled_jobs
 from sparewatt.ledger.ledger import Ledger
 from sparewatt.ledger.money_service import MoneyService
 from sparewatt.ledger.payouts import PayoutService
+from sparewatt.ledger.uptime_fund import UptimeFund
 from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.protocol.link.receipts import Countersignature
 from sparewatt.protocol.signing import SigningKey
@@ -42,7 +43,7 @@ UNLOCKED_PREFIX = "."
 """Of a journal directory that is not locked yet."""
 KEY_FILE = "gateway.key"
 DEVELOPMENT_DAILY = Nano(10 * NANO_PER_USD)
-"""The treasury's default daily budget on a development network, which gives test money away."""
+"""Of treasury and uptime fund each, by default, on a development network: it gives test money away."""
 _HOUR_S = 3_600.0
 
 
@@ -162,6 +163,7 @@ def make_money_service(settings: GatewaySettings, database: Database, *, clock: 
         books=database.ledger,
         credits=CreditService(database.ledger, rules=_credit_rules(settings), clock=clock),
         settlement=PayoutService(database.payouts, clock=clock),
+        uptime_fund=UptimeFund(database.ledger, database.uptime_credits, _uptime_daily(settings), clock),
         adapters=adapters_for(development=settings.development, chain=on_chain),
         on_chain=on_chain,
         chain_credits=ChainCreditService(database, clock) if settings.chain_url else None,
@@ -177,6 +179,11 @@ def _credit_rules(settings: GatewaySettings) -> CreditRules:
         grants_per_address_day=settings.grants_per_address_day,
         treasury_daily=daily or (DEVELOPMENT_DAILY if settings.development else daily),
     )
+
+
+def _uptime_daily(settings: GatewaySettings) -> Nano:
+    daily = read_usd(settings.uptime_credit_daily_usd, "uptime_credit_daily_usd")
+    return daily or (DEVELOPMENT_DAILY if settings.development else daily)
 
 
 def read_usd(text: str, name: str) -> Nano:

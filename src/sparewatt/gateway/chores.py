@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -39,9 +40,14 @@ GC_YOUNG, GC_OLDER = 20_000, 10
 PRICE_NOTICES_S = 20.0
 """Until an owner is told what has become of a price. Looking at one model of a node takes some microseconds."""
 MEMORY_S = 5.0
+ERAS_S = 60.0
+"""Between two looks whether an era of rewards is over; a twentieth of a short era."""
 CHECKS_S, CHECKS_SYNC_S = 0.25, 2.0
 MARKET_RETRY_S = 0.5
 """Until the market is followed again, after Postgres was away."""
+
+UPTIME_CREDITS_S = 2.0
+"""Until a lease that has ended is ruled on, once its end is final."""
 
 Work = Callable[[], Awaitable[object]]
 
@@ -87,10 +93,12 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("matches_store", 1.0, services.explanations.store),
         Chore("responses_heartbeat", 1.0, partial(_report_responses, services)),
         Chore("responses_old", 60.0, services.database.responses.forget_old),
+        Chore("documents_old", 60.0, services.database.documents.forget_old),
         Chore("live_feed", FRAME_S, services.live.make_frame),
         Chore("history", STORE_S, services.history.store),
         Chore("verified_facts", READ_S, services.verified_facts.read),
         Chore("money", 600.0, services.money.run_chores),
+        Chore("eras", min(ERAS_S, services.eras.era_s / 20), services.eras.close_due),
         Chore("power_save", 5.0, partial(save_power, services)),
         Chore("tidy", 3600.0, partial(_tidy, services)),
         Chore("memory", MEMORY_S, MemoryRelease(services).run),
@@ -105,6 +113,8 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
     if services.market.has_chain:
         chores.append(Chore("market", MARKET_RETRY_S, services.market_relay.run))
         chores.append(Chore("lease_acts", MARKET_RETRY_S, services.lease_acts.run))
+        chores.append(Chore("uptime_credits", UPTIME_CREDITS_S, services.uptime_credits.run))
+        chores.append(Chore("leased_nodes", 2.0, services.drop_leased_nodes))
     if services.mailer is not None:
         chores.append(Chore("mail", 0.1, services.mailer.send_next))
     if certificate is not None:
@@ -219,7 +229,7 @@ async def _check_health(services: Services) -> None:
 
 async def _report_responses(services: Services) -> None:
     """Report which stored responses are written here, and end those that were cancelled at another gateway."""
-    running = services.responses.stored_ids()
+    running = services.responses.ids_with_rows()
     for response_id in await services.database.responses.heartbeat(running) if running else ():
         services.responses.cancel(response_id)
 
@@ -242,6 +252,7 @@ async def _tidy(services: Services) -> None:
     await database.forget_old_tokens()
     await database.power.forget_old()
     await database.node_results.forget_old()
+    await database.eras.forget_old(today=dt.datetime.fromtimestamp(services.clock.unix_s(), tz=dt.UTC).date())
     await database.check_counts.forget_old()
     await database.check_verdicts.forget_old()
     await database.node_timings.forget_old()

@@ -14,9 +14,12 @@ from sparewatt.api.accounts.accounts import (
 )
 from sparewatt.api.accounts.keys import KeyEndpoints
 from sparewatt.api.accounts.sessions import SessionEndpoints
+from sparewatt.api.conversations.conversations import ConversationEndpoints
 from sparewatt.api.dashboard.pages import Bundle, DashboardEndpoints, not_found_page
 from sparewatt.api.endpoint import aiohttp_route, routes_of
 from sparewatt.api.inference.endpoints import READERS, InferenceRoutes
+from sparewatt.api.inference.stored_chats import StoredChatEndpoints
+from sparewatt.api.inference.translated import TranslatedCalls
 from sparewatt.api.leases.changes import LeaseChangeEndpoints
 from sparewatt.api.leases.lease_logs import LeaseLogEndpoints
 from sparewatt.api.leases.lease_match import LeaseMatchEndpoints
@@ -29,13 +32,17 @@ from sparewatt.api.leases.site_proxy import SiteProxy
 from sparewatt.api.market.market import MarketEndpoints
 from sparewatt.api.market.tables import MarketTableEndpoints
 from sparewatt.api.matches.matches import DryRunEndpoints, MatchEndpoints
+from sparewatt.api.messages.messages import MessageEndpoints
 from sparewatt.api.models.aliases import ModelAliasEndpoints
 from sparewatt.api.models.models import ModelEndpoints
 from sparewatt.api.money.chain_money import ChainMoneyEndpoints
 from sparewatt.api.money.credits import CreditEndpoints, KeyInfoEndpoints
 from sparewatt.api.money.earnings import EarningsEndpoints
+from sparewatt.api.money.lease_income import LeaseIncomeEndpoints
 from sparewatt.api.money.ledger import LedgerEndpoints
 from sparewatt.api.money.payouts import PayoutEndpoints
+from sparewatt.api.money.rewards import RewardEndpoints
+from sparewatt.api.money.uptime_fund import UptimeFundEndpoints
 from sparewatt.api.money.usage import UsageEndpoints
 from sparewatt.api.network.feed import FeedEndpoints
 from sparewatt.api.network.history import HistoryEndpoints
@@ -45,12 +52,18 @@ from sparewatt.api.nodes.link import LinkEndpoints
 from sparewatt.api.nodes.nodes import NodeEndpoints
 from sparewatt.api.nodes.track_record import TrackRecordEndpoints
 from sparewatt.api.nodes.traffic import TrafficEndpoints
+from sparewatt.api.nodes.trust import TrustEndpoints
 from sparewatt.api.nodes.why import WhyEndpoints
+from sparewatt.api.ollama.generation import OllamaGenerationEndpoints
+from sparewatt.api.ollama.models import OllamaModelEndpoints
 from sparewatt.api.openapi.document import OpenApiEndpoints
 from sparewatt.api.operations.chain import ChainEndpoints, RpcRateLimit
 from sparewatt.api.operations.health import HealthEndpoints
 from sparewatt.api.operations.pulse import PulseEndpoints
-from sparewatt.api.responses.responses import CompactionEndpoints, ResponseEndpoints
+from sparewatt.api.responses.compaction import CompactionEndpoints
+from sparewatt.api.responses.drafts import ResponseDrafts
+from sparewatt.api.responses.responses import ResponseEndpoints
+from sparewatt.api.responses.sockets import ResponseSocketEndpoints
 from sparewatt.api.responses.stored import StoredResponseEndpoints
 from sparewatt.api.responses.submissions import ResponseSubmissions, id_maker
 from sparewatt.edge.connection_registry import Refusals
@@ -59,9 +72,12 @@ from sparewatt.edge.middleware import error_boundary, remember_reply, reply_head
 from sparewatt.edge.proxies import refuse_bypass
 from sparewatt.gateway.services import Services
 from sparewatt.inference.checks.retrial import Retrials
+from sparewatt.inference.responses.completions import CompletionRecorder
 from sparewatt.inference.responses.shelf import ShelfFactory
 from sparewatt.leasing.changes.change_service import LeaseChangeService
 from sparewatt.leasing.changes.secret_intake import SecretIntake
+from sparewatt.leasing.running.programs import LeasePrograms
+from sparewatt.ledger.payouts import PayoutService
 
 
 def endpoint_groups(services: Services) -> list[object]:
@@ -78,18 +94,38 @@ def endpoint_groups(services: Services) -> list[object]:
 
 def _inference_groups(services: Services) -> list[object]:
     clock, responses, make_id = services.clock, services.responses, id_maker(services.rng)
-    shelves = ShelfFactory(store=services.database.responses, rng=services.rng)
+    shelves = _shelves(services)
     submissions = ResponseSubmissions(
         service=services.inference, limiter=services.auth, idempotency=services.idempotency, shelves=shelves
     )
+    drafts = ResponseDrafts(submissions=submissions, registry=responses, make_id=make_id, clock=clock)
+    calls = TranslatedCalls(service=services.inference, limiter=services.auth, idempotency=services.idempotency)
+    models = ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s)
     return [
         InferenceRoutes(),
-        ResponseEndpoints(submissions=submissions, registry=responses, make_id=make_id, clock=clock),
+        ResponseEndpoints(submissions=submissions, drafts=drafts, registry=responses),
+        ResponseSocketEndpoints(
+            submissions=submissions, drafts=drafts, auth=services.auth, errors=services.counter, clock=clock
+        ),
         CompactionEndpoints(submissions=submissions, shelves=shelves, make_id=make_id, clock=clock),
+        StoredChatEndpoints(shelves=shelves),
+        ConversationEndpoints(shelves=shelves, make_id=make_id, clock=clock),
         StoredResponseEndpoints(shelves=shelves, registry=responses, peers=services.peer_client),
-        ModelEndpoints(rows=services.table, catalog=services.catalog, started_unix_s=services.started_unix_s),
+        MessageEndpoints(calls=calls, make_id=make_id),
+        OllamaGenerationEndpoints(calls=calls, clock=clock),
+        OllamaModelEndpoints(models=models),
+        models,
         ModelAliasEndpoints(aliases=services.aliases),
     ]
+
+
+def _shelves(services: Services) -> ShelfFactory:
+    return ShelfFactory(
+        store=services.database.responses,
+        documents=services.database.documents,
+        rng=services.rng,
+        retention_of=services.inference.retention_of,
+    )
 
 
 def _network_groups(services: Services) -> list[object]:
@@ -161,7 +197,12 @@ def _account_groups(services: Services) -> list[object]:
         OwnAccountEndpoints(accounts=people, keys=keys, caches=caches, login_limiter=services.login_limiter),
         OperatorEndpoints(accounts=people, pages=services.database.accounts, caches=caches),
         KeyEndpoints(keys=keys, clock=services.clock),
-        JoinTokenEndpoints(tokens=services.tokens, caches=caches, join_line=services.downloads.join_line),
+        JoinTokenEndpoints(
+            tokens=services.tokens,
+            caches=caches,
+            join_line=services.downloads.join_line,
+            order_of=services.order_of_lease,
+        ),
     ]
 
 
@@ -194,27 +235,62 @@ def _money_groups(services: Services) -> list[object]:
             nodes=table,
             clock=clock,
         ),
+        LeaseIncomeEndpoints(accounts=people, providers=database.providers, market=services.market, clock=clock),
         PayoutEndpoints(
             accounts=people,
             payouts=database.payouts,
             settlement=money.settlement,
+            rewards=database.reward_payouts,
+            reward_settlement=PayoutService(database.reward_payouts, clock=clock),
             on_chain=money.on_chain,
             public_limiter=services.public_limits.published,
             clock=clock,
         ),
+        RewardEndpoints(
+            accounts=people,
+            eras=database.eras,
+            payouts=database.reward_payouts,
+            books=database.ledger,
+            credits=money.credits,
+            providers=database.providers,
+            nodes=table,
+            owners=services.links.owners,
+            era_s=services.eras.era_s,
+            public_limiter=services.public_limits.published,
+            clock=clock,
+            rng=services.rng,
+        ),
+        TrustEndpoints(
+            table=table,
+            eras=database.eras,
+            tiers=database.node_tiers,
+            timings=database.node_timings,
+            chain=services.market_standing,
+            rule=services.eras.rule,
+            clock=clock,
+        ),
         LedgerEndpoints(books=database.ledger, chain=money.chain_credits),
+        UptimeFundEndpoints(fund=money.uptime_fund, credits=database.uptime_credits, rng=services.rng),
     ]
 
 
 def _lease_groups(services: Services) -> list[object]:
     orders, clock, rng = services.make_lease_orders(), services.clock, services.rng
     secrets = SecretIntake(orders, services.database.lease_acts)
+    programs = LeasePrograms(services.lease_acts.reports, services.database.lease_acts)
     access, sites = services.make_lease_access(), services.make_lease_sites()
     return [
         ProviderEndpoints(
             providers=services.providers, accounts=services.people, nodes=services.table, rng=services.rng
         ),
-        LeaseEndpoints(orders=orders, secrets=secrets, clock=clock, rng=rng),
+        LeaseEndpoints(
+            orders=orders,
+            secrets=secrets,
+            uptime_credits=services.uptime_credits,
+            programs=programs,
+            clock=clock,
+            rng=rng,
+        ),
         LeaseChangeEndpoints(changes=LeaseChangeService(orders), clock=clock, rng=rng),
         LeaseSecretEndpoints(orders=orders, secrets=secrets, chain=services.database.chain),
         LeaseMatchEndpoints(limiter=services.auth, matches=services.lease_matches),
@@ -307,6 +383,7 @@ def inference_endpoints(services: Services) -> InferenceEndpoints:
         settings=services.settings.edge,
         clock=services.clock,
         rng=services.rng,
+        recorder=CompletionRecorder(_shelves(services)),
     )
 
 

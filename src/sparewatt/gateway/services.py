@@ -70,6 +70,7 @@ from sparewatt.leasing.access.lease_sites import LeaseSites
 from sparewatt.leasing.access.stream_places import StreamPlaces
 from sparewatt.leasing.access.tickets import AccessTickets
 from sparewatt.leasing.access.traffic_hub import TrafficHub
+from sparewatt.leasing.era_standing import MarketStanding
 from sparewatt.leasing.lease_requests import LeaseRequestService
 from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.leasing.node_keys import NodeKeyRequests
@@ -83,9 +84,12 @@ from sparewatt.leasing.relay.match_service import MatchService
 from sparewatt.leasing.relay.vote_counts import RecentVoteCounts
 from sparewatt.leasing.running.act_intake import ActIntake
 from sparewatt.leasing.running.lease_excuses import LeaseExcuses
+from sparewatt.leasing.running.leased_nodes import LeasedNodes
 from sparewatt.leasing.running.task_relay import TaskRelay
 from sparewatt.leasing.running.tasks import act_contracts_of
+from sparewatt.leasing.uptime_credits import UptimeCredits
 from sparewatt.ledger.chain_request_client import ChainRequestClient
+from sparewatt.ledger.eras import EraService
 from sparewatt.ledger.withheld import WithheldEarnings
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.machine.stranger_http import DialRules, StrangerClient
@@ -101,6 +105,7 @@ from sparewatt.telemetry.job_counter import JobCounter
 from sparewatt.telemetry.metrics.collector import LoopLag, MetricsCollector
 from sparewatt.telemetry.metrics.server import MetricsServer
 from sparewatt.telemetry.pulse_counts import PulseCounts
+from sparewatt.trust.rewards.rule import DEFAULT_RULE, with_share
 
 REQUEST_SECRET_BYTES = 32
 DEVELOPMENT_BEAT_MS, PUBLIC_BEAT_MS = 2_000, 15_000
@@ -155,9 +160,10 @@ class Services:
             suspect_after_missed=settings.suspect_after_missed,
             offline_after_missed=settings.offline_after_missed,
         )
+        self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
+        self.leased_nodes = LeasedNodes(self.market.latest_state, self.database)
         self._make_accounts()
         self._make_providers(node_links)
-        self.market = MarketIndex(self.database.market_events, has_chain=settings.chain_url is not None)
         self._make_market(node_links)
         hosts = own_hosts(settings, port=port, link_port=self.slot.link_port)
         self._make_lease_access(node_links, hosts)
@@ -194,7 +200,7 @@ class Services:
         )
         devices = DeviceTokens(self.device_secret, rng=rng)
         self.login_limiter = LoginLimiter(devices, clock=clock, share=share)
-        self.tokens = JoinTokens(database, rng=rng)
+        self.tokens = JoinTokens(database, rng=rng, is_lease_over=self.leased_nodes.is_over)
         mail_server = read_mail_server(settings.smtp_url, settings.smtp_from)
         self.mailer = Mailer(mail_server) if mail_server is not None else None
         self.limits = RateLimiter(
@@ -389,6 +395,12 @@ class Services:
             update_of=self.lease_tasks.proposed_update,
             on_numbered=self.lease_tasks.note_numbered,
         )
+        self.uptime_credits = UptimeCredits(
+            market=self.market,
+            store=self.database.uptime_credits,
+            fund=self.money.uptime_fund,
+            clock=self.clock,
+        )
         self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
         self.validators = StrangerClient(DialRules(allows_loopback=development))
         self.collector = MatchCollector(
@@ -410,6 +422,14 @@ class Services:
             index=self.market, matches=self.database.lease_matches, leases=self.make_lease_orders, clock=self.clock
         )
         self.recent_votes = RecentVoteCounts(index=self.market, matches=self.database.lease_matches, clock=self.clock)
+        self.market_standing = MarketStanding(self.market, self.database.lease_matches)
+        self.eras = EraService(
+            database=self.database,
+            chain=self.market_standing,
+            clock=self.clock,
+            era_s=round(self.settings.era_hours * 3_600),
+            rule=with_share(DEFAULT_RULE, percent=self.settings.reward_share_percent),
+        )
 
     def _make_lease_access(self, links: dict[NodeId, NodeLink], hosts: frozenset[str]) -> None:
         """How renters reach their leases."""
@@ -495,6 +515,15 @@ class Services:
         self.metrics = MetricsServer(
             collector=collector, drain=self.drain, health=self.readiness, ports=self.slot.metrics_ports
         )
+
+    async def order_of_lease(self, account: AccountId, wanted: str) -> str | None:
+        return (await self.make_lease_orders().find(account, wanted)).order_id
+
+    async def drop_leased_nodes(self) -> None:
+        """Those whose leases are over leave the network."""
+        ended = await self.leased_nodes.take_ended()
+        self.links.drop(ended, why="its lease is over")
+        self.links.forget(ended)
 
     def _on_node_forgotten(self, node_id: NodeId) -> None:
         self.counter.totals.node_tokens.pop(node_id, None)

@@ -112,6 +112,8 @@ class GatewaySettings:
     """The most that a request without `max_price` pays per million tokens, whatever nodes ask."""
     treasury_daily_usd: str = "0"
     """The part of the treasury that becomes payable per day, to nodes that served free credits."""
+    uptime_credit_daily_usd: str = "0"
+    """What renters are credited per day, in all, for leases below 99.9 % of uptime. 0: nothing."""
     checks: bool = True
     """Whether answers are checked, and nodes are paid once they passed."""
     checks_daily_usd: str = "1"
@@ -120,6 +122,10 @@ class GatewaySettings:
     """Accounts whose nodes the operator vouches for besides its own, by commas: they are trusted, and paid at once."""
     payout_hours: Annotated[float, Meta(gt=0, le=24 * 366)] = 24.0
     """Between two payout batches for the chain."""
+    era_hours: Annotated[float, Meta(ge=0.01, le=24 * 31)] = 24.0
+    """How long an era of rewards is."""
+    reward_share_percent: Annotated[float, Meta(ge=0, le=100)] = 50.0
+    """Of the fees, what era rewards pay out."""
 
     @property
     def has_tls(self) -> bool:

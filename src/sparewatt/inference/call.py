@@ -56,5 +56,7 @@ class ModelCall(msgspec.Struct, frozen=True):
     unsure: tuple[str, ...] = ()
     """Fields of the body that some model servers accept and do not act on."""
     reply_filter: ReplyFilter | None = None
+    stores: bool = False
+    """Whether the client wants the answer stored."""
     fallbacks: tuple[str, ...] = ()
     """Models to try after `model`, in this order."""

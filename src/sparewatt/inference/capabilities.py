@@ -22,6 +22,10 @@ FILTER = "capability."
 """How the names of these filters begin in a funnel; the capability follows."""
 
 FETCH = "fetch"
+GENERIC: Mapping[str, str] = {"tools": "tools_generic"}
+"""What a node that reports the second makes up for: a request with `require_parameters` does not take it for the
+first."""
+GENERIC_NAMES = frozenset(GENERIC.values())
 
 _PARAM: Mapping[str, str] = {
     "tools": "tools",
@@ -71,9 +75,11 @@ def is_able(needs: RequiredCapabilities, reported: Collection[str] | None) -> bo
 
 def assumed(reported: Collection[str] | None, *, declared: bool = False) -> Collection[str]:
     """What a node is taken to be able to do: what it reports, otherwise what is common."""
-    if reported is not None:
-        return reported
-    return () if declared else COMMON
+    if reported is None:
+        return () if declared else COMMON
+    if declared and not GENERIC_NAMES.isdisjoint(reported):
+        return [name for name in reported if GENERIC.get(name) not in reported]
+    return reported
 
 
 class CapabilityCheck:

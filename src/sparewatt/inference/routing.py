@@ -13,8 +13,8 @@ from sparewatt.core.errors import BadRequest, InvalidField, StartupError
 from sparewatt.core.limits import POLICIES_COMPILED_MAX, POLICY_BYTES_MAX
 from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.matcher.formula import NO_PREFERENCE, Preference
-from sparewatt.policy.composition import PolicyLevel, narrow
-from sparewatt.policy.model import ANY, Policy, Sort
+from sparewatt.policy.composition import PolicyLevel, intersect, narrow
+from sparewatt.policy.model import ANY, Policy, Retention, Sort
 from sparewatt.policy.parser import BODY_FIELD, read_line, read_request, read_standing, split_model
 from sparewatt.policy.quantization import UNKNOWN, quantization_of
 from sparewatt.protocol.openai.parameters import unsupported_by
@@ -154,6 +154,13 @@ def _read(texts: RoutingTexts) -> tuple[Policy, tuple[str, ...]]:
     levels = levels_of(texts)
     names = tuple(f"{BODY_FIELD}.{name}" for name in ignored)
     return narrow(levels, requested) if levels else requested, names
+
+
+def standing_retention(principal: Principal, network: Policy) -> Retention:
+    """The longest that network, account and key let anything be kept. Raises InvalidField as `levels_of` does."""
+    account, key = standing_texts(principal)
+    levels = levels_of(RoutingTexts(account=account, key=key, network=network))
+    return intersect(*(level.policy for level in levels)).retention or "day"
 
 
 def levels_of(texts: RoutingTexts) -> list[PolicyLevel]:

@@ -43,10 +43,10 @@ from sparewatt.inference.metering.service import Metering, Payer, Quote, Running
 from sparewatt.inference.model_fallback import FallbackSink, is_of_one_model
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.prompt import prefix_hashes
-from sparewatt.inference.routing import Routing, route
+from sparewatt.inference.routing import Routing, route, standing_retention
 from sparewatt.ledger.budgets import KeyBudget
 from sparewatt.ledger.model import TokenPrice
-from sparewatt.policy.model import MaxPrice, Policy
+from sparewatt.policy.model import MaxPrice, Policy, Retention
 from sparewatt.policy.model_names.parser import split_quantization
 from sparewatt.policy.parser import HEADER as ROUTE_HEADER
 from sparewatt.protocol.openai.chat import TOKENS_MAX, error_body, error_headers, for_node
@@ -140,6 +140,10 @@ class InferenceService:
             catalog=self.catalog,
             is_model=self._is_model,
         )
+
+    def retention_of(self, principal: Principal) -> Retention:
+        """The longest that anything of its requests may be kept; a request can shorten it."""
+        return standing_retention(principal, self._network_policy)
 
     def _is_model(self, name: str) -> bool:
         """Whether a node has a model of this name, which is more than another one's with a quantization."""

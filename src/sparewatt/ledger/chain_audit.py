@@ -45,12 +45,12 @@ def balance_differences(rows: Sequence[OwnedPocketRow], balances: Mapping[str, i
     return found
 
 
-def pool_differences(flows: PoolFlows, *, funded: int, paid: int) -> list[ChainDifference]:
-    """The pool on chain: what came in, less exits and claims."""
+def pool_differences(flows: PoolFlows, *, funded: int, paid: int, name: str = "settlement") -> list[ChainDifference]:
+    """A pool on chain: what came in, less exits and claims."""
     expected = flows.deposited + flows.funded - flows.exited - flows.claimed
     if expected == funded - paid:
         return []
-    return [_difference(None, "pool", "settlement", expected, funded - paid)]
+    return [_difference(None, "pool", name, expected, funded - paid)]
 
 
 def uncovered_nano(owe: BooksOwe, *, pool_micro: int) -> int:

@@ -95,6 +95,7 @@ class ChainCreditService:
     ) -> ChainRequestRow:
         """Ask for an exit of paid credits that were deposited on the chain, by a key that the network holds.
 
+        Without a receiver an account that has set its own address is paid there, not at the one that it gave up.
         Returns once the contract has it; its payment takes the contract's time. Raises InsufficientCredits,
         ContractsOutdated, or InvalidField for a receiver who could never use the tokens.
         """
@@ -102,6 +103,8 @@ class ChainCreditService:
         await self._check_receiver(receiver)
         account = await self._account(account_id)
         address = await self._held_address(account)
+        if receiver is None and account.chain_address != address:
+            receiver = account.chain_address
         micro = _whole_micro(nano)
         new = NewChainRequest(
             f"exit:{account_id}:{reference}", ChainRequestKind.EXIT, account_id, address, micro, ExitParams(receiver)

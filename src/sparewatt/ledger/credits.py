@@ -51,6 +51,8 @@ class Balance:
     granted: Nano
     deposited: Nano
     expired: Nano
+    credited: Nano
+    """For leases that were down, out of the operator's fund."""
     moved: Nano
     """Left for the chain: to leases and bonds, or out of the network."""
     promo_ends_unix_s: float | None
@@ -62,7 +64,7 @@ class Balance:
     @property
     def received(self) -> Nano:
         """To spend here. A lease's deposit that came back is not counted twice, though it was a deposit again."""
-        return Nano(self.granted + self.deposited - self.expired - self.moved)
+        return Nano(self.granted + self.deposited + self.credited - self.expired - self.moved)
 
     @property
     def spent(self) -> Nano:
@@ -132,6 +134,11 @@ class CreditService:
         lines = rules.treasury_postings(checked_transfer_nano(nano))
         return await self._post_once(self._transfer(f"fund:{reference}", "treasury", NETWORK_ACCOUNT, nano, lines))
 
+    async def fund_rewards(self, nano: Nano, *, reference: str) -> bool:
+        """The operator declares to have put so much aside for the next eras' rewards."""
+        lines = rules.reward_deposit_postings(checked_transfer_nano(nano))
+        return await self._post_once(self._transfer(f"rewards:{reference}", "rewards", NETWORK_ACCOUNT, nano, lines))
+
     async def _post_once(self, transfer: Transfer) -> bool:
         if await self.books.post_transfer(transfer):
             return True
@@ -167,6 +174,7 @@ class CreditService:
             granted=totals.get("grant", Nano(0)),
             deposited=totals.get("deposit", Nano(0)),
             expired=totals.get("expire", Nano(0)),
+            credited=totals.get("uptime_credit", Nano(0)),
             moved=Nano(totals.get("convert", 0) + totals.get("exit", 0)),
             promo_ends_unix_s=await self.books.promo_ends_at(account_id, now_unix_s=now) if balances[promo] else None,
         )

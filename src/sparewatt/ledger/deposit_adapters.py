@@ -19,7 +19,7 @@ from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState, NewChainRequest
 from sparewatt.store.database import Database
-from sparewatt.store.payouts import ClaimablePayoutRow
+from sparewatt.store.payouts import REWARD_POOL_ID, ClaimablePayoutRow
 from sparewatt.store.request_params import ChainRequestKind, ClaimParams
 
 TEST_ADAPTER = "test"
@@ -66,6 +66,13 @@ def claim_request(account_id: AccountId, row: ClaimablePayoutRow) -> NewChainReq
     return NewChainRequest(request_id, ChainRequestKind.CLAIM, account_id, row.address, micro, ClaimParams(row.epoch))
 
 
+def reward_claim_request(account_id: AccountId, row: ClaimablePayoutRow, *, to_bond: bool) -> NewChainRequest:
+    """Likewise. What goes to a provider's address is for its bond."""
+    request_id, micro = f"claim:reward:{row.address}:{row.earned_micro}", row.earned_micro - row.claimed_micro
+    params = ClaimParams(row.epoch, REWARD_POOL_ID, to_bond)
+    return NewChainRequest(request_id, ChainRequestKind.CLAIM, account_id, row.address, micro, params)
+
+
 @dataclass(frozen=True, slots=True)
 class ChainPaymentAdapter:
     """Deposits out of an account's chain address, and claims of its earnings."""
@@ -94,10 +101,15 @@ class ChainPaymentAdapter:
         return ConfirmedDeposit(row.id, nano, posted=is_new)
 
     async def claim(self, account: AccountId) -> Sequence[ChainRequestRow]:
-        """Claim everything that the account has on the chain. Returns the finished requests."""
+        """Claim all that the account has on the chain, rewards included. Returns the finished requests."""
         await self._require_chain()
         rows = await self.database.payouts.list_claimable(account, limit=CLAIM_ADDRESSES_MAX)
-        requests = [claim_request(account, row) for row in rows]
+        rewards = await self.database.reward_payouts.list_claimable(account, limit=CLAIM_ADDRESSES_MAX)
+        providers = {row.address for row in await self.database.providers.list_of(account) if row.is_held}
+        requests = [
+            *(claim_request(account, row) for row in rows),
+            *(reward_claim_request(account, row, to_bond=row.address in providers) for row in rewards),
+        ]
         for new in requests:
             await self._requests.submit(new)
         hint = "The claim goes on by itself; look again later."

@@ -13,6 +13,7 @@ from sparewatt.ledger.chain_credits import ChainCreditService
 from sparewatt.ledger.credits import CreditService
 from sparewatt.ledger.deposit_adapters import ChainPaymentAdapter, DepositAdapter
 from sparewatt.ledger.payouts import PayoutService
+from sparewatt.ledger.uptime_fund import UptimeFund
 from sparewatt.store.ledger import LedgerStore
 
 _log = Logger("sparewatt.gateway")
@@ -23,6 +24,7 @@ class MoneyService:
     books: LedgerStore
     credits: CreditService
     settlement: PayoutService
+    uptime_fund: UptimeFund
     adapters: Mapping[str, DepositAdapter]
     """By name."""
     on_chain: ChainPaymentAdapter | None

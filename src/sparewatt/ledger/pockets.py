@@ -20,10 +20,9 @@ from sparewatt.ledger.payouts import NANO_PER_MICRO
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.credit_holds import EXIT, CreditHoldRow
 from sparewatt.store.ledger import Posting, Transfer
+from sparewatt.store.payouts import CREDIT_POOL_ID
 from sparewatt.store.pockets import Pocket, PocketEntry, PocketKey, PocketRow, PocketView
 
-CREDIT_POOL_ID = 0
-"""The pool of deposits, which pays for inference."""
 NOBODY = "0x" + "0" * 40
 """The sender of tokens that are minted."""
 MICRO_MAX = 10**15
@@ -51,9 +50,10 @@ class CreditsPlace:
 
 @dataclass(frozen=True, slots=True)
 class PayoutsPlace:
-    """Payouts that the account at an address has not claimed."""
+    """Payouts that the account at an address has not claimed, of one pool."""
 
     address: str
+    pool_id: int
 
 
 class OutsidePlace(Enum):
@@ -115,9 +115,7 @@ def _exited(event: ChainEvent, _: ChainParties, __: int) -> list[Move]:
 
 
 def _claimed(event: ChainEvent, _: ChainParties, __: int) -> list[Move]:
-    if event.args["pool"] != CREDIT_POOL_ID:
-        return []
-    return [Move(PayoutsPlace(event.args["account"]), OUTSIDE, event.args["amount"])]
+    return [Move(PayoutsPlace(event.args["account"], event.args["pool"]), OUTSIDE, event.args["amount"])]
 
 
 def _deposit_changed(event: ChainEvent, _: ChainParties, __: int) -> list[Move]:
@@ -292,7 +290,9 @@ def _account_of(place: Place, rows: Mapping[PocketKey, PocketRow], view: PocketV
         case CreditsPlace(address):
             owner = view.owners.get(address)
             return chart.DEPOSITS if owner is None else chart.credits_of(owner.account_id)
-        case PayoutsPlace(address):
+        case PayoutsPlace(address, pool_id):
+            if pool_id != CREDIT_POOL_ID:  # validators are paid as well, whose addresses no account has
+                return chart.REWARD_PAYOUTS
             return chart.PAYOUTS if address in view.owners else chart.DEPOSITS
         case OutsidePlace():
             return chart.DEPOSITS

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 
 from sparewatt.core.errors import UnbalancedEntry
 from sparewatt.core.ids import AccountId, NodeId
-from sparewatt.core.money import Nano, token_cost
+from sparewatt.core.money import Nano, split_by_weight, token_cost
 from sparewatt.ledger import chart
 from sparewatt.ledger.model import Amount, Bill, ClosedJob, Delivery, OpenedJob, RevenueSplit, TokenPrice
 from sparewatt.store.ledger import AttemptRow, JobRow, Posting
@@ -213,6 +213,15 @@ def treasury_postings(nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.DEPOSITS, target=chart.TREASURY)
 
 
+def uptime_fund_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.DEPOSITS, target=chart.UPTIME_FUND)
+
+
+def uptime_credit_postings(account: AccountId, nano: Nano) -> list[Posting]:
+    """For a lease that was down: out of the operator's fund."""
+    return _move(nano, source=chart.UPTIME_FUND, target=chart.credits_of(account))
+
+
 def payout_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     return _move(nano, source=chart.earned_by(owner), target=chart.PAYOUTS)
 
@@ -226,6 +235,20 @@ def redemption_postings(owner: AccountId, nano: Nano) -> list[Posting]:
     """The promo credits behind promo income are used up, and the treasury pays the owner instead."""
     used_up = _move(nano, source=chart.promo_earned_by(owner), target=chart.GRANTS)
     return used_up + _move(nano, source=chart.TREASURY, target=chart.earned_by(owner))
+
+
+def era_pool_postings(*, from_fees: int, from_leases: int) -> list[Posting]:
+    """What an era adds to the pool of rewards. Fees of leases are paid on the chain, outside of the books."""
+    whole = from_fees + from_leases
+    return [(chart.REWARDS, whole), (chart.FEES, -from_fees), (chart.DEPOSITS, -from_leases)]
+
+
+def era_payment_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.REWARDS, target=chart.REWARD_PAYOUTS)
+
+
+def reward_deposit_postings(nano: Nano) -> list[Posting]:
+    return _move(nano, source=chart.DEPOSITS, target=chart.REWARDS)
 
 
 def release_postings(owner: AccountId, node_id: NodeId, amount: Amount) -> list[Posting]:
@@ -273,8 +296,5 @@ def pro_rata_shares(owed: Mapping[AccountId, Nano], budget: int) -> dict[Account
         return {owner: nano for owner, nano in owed.items() if nano > 0}
     if budget <= 0:
         return {}
-    parts = {owner: divmod(nano * budget, total) for owner, nano in owed.items()}
-    rest = budget - sum(share for share, _ in parts.values())
-    favoured = set(sorted(parts, key=lambda owner: (-parts[owner][1], owner))[:rest])
-    shares = {owner: Nano(share + (owner in favoured)) for owner, (share, _) in parts.items()}
-    return {owner: nano for owner, nano in shares.items() if nano > 0}
+    shares = split_by_weight(budget, owed)
+    return {owner: Nano(nano) for owner, nano in shares.items() if nano > 0}

@@ -1,7 +1,8 @@
 """The local chain: `anvil` as a child process on loopback, with its state saved to disk.
 
-After new blocks the state is dumped and written atomically, at most once a second. A kill at any moment loses at most
-the last second, which to the chain's users is a reorg. Anvil mines a block for every transaction, manages no accounts
+After new blocks the state is dumped and written atomically, and then, in a file of its own, the number of the newest
+block that it holds. A kill at any moment loses the blocks above that number, which to the chain's users is a reorg: the
+chain's process counts no such block as final (ADR 59). Anvil mines a block for every transaction, manages no accounts
 (senders sign with their own keys), and gas is free.
 """
 
@@ -29,11 +30,18 @@ from sparewatt.machine.spawn import read_tail, spawn, stop_process
 
 CHAIN_ID = 31337
 READY_S = 30.0
-SAVE_S = 1.0
+SAVE_QUIET_S = 0.5
+"""Between two looks for new blocks while there are none."""
+SAVE_BUSY_S = 0.1
+"""While there are: what waits to be final waits for the write."""
+SAVE_PAUSES = 4
+"""Times the last write that the next one waits: of a chain that has grown large, a fifth of a core at most."""
 POLL_S = 0.02
 STOP_S = 5.0
 RPC_S = 10.0
 STATE_FILE = "state.json"
+SAVED_BLOCK_FILE = "saved-block"
+"""The number of the newest block that is in the state file, in decimal."""
 CHAIN_STATE_BYTES_MAX = 512 * MIB
 """A local chain's whole state: about 150,000 transactions, enough for trials."""
 
@@ -65,6 +73,8 @@ class Anvil:
     async def start(self) -> None:
         """Start with the state on disk. Raises StartupError with the end of the log."""
         make_private_dir(self._folder)
+        if not (self._folder / STATE_FILE).exists():
+            (self._folder / SAVED_BLOCK_FILE).unlink(missing_ok=True)  # of a chain that was removed
         env = {name: value for name, value in os.environ.items() if not name.startswith(("ANVIL_", "FOUNDRY_", "ETH_"))}
         self._process = await spawn(self._argv(), env=env, log_path=self._log_path, death_signal=signal.SIGKILL)
         await self._wait_until_ready(self._process)
@@ -127,10 +137,13 @@ class Anvil:
             return False
 
     async def _save_regularly(self, stopped: asyncio.Event) -> None:
+        now_s = asyncio.get_running_loop().time
         while not stopped.is_set():
+            saved, began_s = self._saved_block, now_s()
             await self.save()
+            pause_s = save_pause_s(is_new=self._saved_block != saved, took_s=now_s() - began_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SAVE_S):
+                async with asyncio.timeout(pause_s):
                     await stopped.wait()
 
     async def _stop_saving(self) -> None:
@@ -141,11 +154,13 @@ class Anvil:
             self._saver = None
 
     def _save(self) -> bool:
-        newest = self._header("latest")["hash"]
-        if newest != self._saved_block:
+        newest = self._header("latest")
+        if newest["hash"] != self._saved_block:
+            number = int(newest["number"], 16)
             packed = bytes.fromhex(str(self._rpc("anvil_dumpState"))[2:])
             write_private(self._folder / STATE_FILE, loadable_state(packed, self._header))
-            self._saved_block = newest
+            write_private(self._folder / SAVED_BLOCK_FILE, b"%d\n" % number)  # last: it must never promise too much
+            self._saved_block = newest["hash"]
         return True
 
     def _header(self, number: str) -> Any:
@@ -159,6 +174,11 @@ class Anvil:
         if "result" not in body:
             raise ValueError(f"{method} gave no result")
         return body["result"]
+
+
+def save_pause_s(*, is_new: bool, took_s: float) -> float:
+    """Until the next look for new blocks; `is_new`: this one found some, and wrote the state."""
+    return max(SAVE_BUSY_S, SAVE_PAUSES * took_s) if is_new else SAVE_QUIET_S
 
 
 def loadable_state(packed: bytes, header_of: HeaderLookup) -> bytes:

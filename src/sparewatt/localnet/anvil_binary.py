@@ -11,14 +11,13 @@ import platform
 import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
 from sparewatt.core.errors import StartupError
 from sparewatt.machine.backoff import Notify
 from sparewatt.machine.spawn import exits_within, spawn, stop_process
+from sparewatt.machine.user_cache import cache_dir, staged
 
 VERSION = "1.7.1"
 PACKAGES = {("linux", "x86_64"): "@foundry-rs/anvil-linux-amd64"}
@@ -43,40 +42,18 @@ async def find_anvil(*, notify: Notify) -> Path:
     binary = home / "node_modules" / package / "bin" / "anvil"
     if not binary.exists():
         notify("Fetching the local chain's program (19 MB, once) …")
-        await _fetch(home, binary)
+        await _fetch(home)
+    if not binary.exists():
+        raise StartupError(f"npm's package holds no {binary.name}. {_BY_HAND}")
     return binary
 
 
-def cache_dir(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "sparewatt"
-
-
-async def _fetch(home: Path, binary: Path) -> None:
-    """Into a staging folder that is then renamed, so that `home` is complete or absent."""
-    try:
-        home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f"{home.name}-", dir=home.parent))
-    except OSError as error:
-        raise StartupError(f"Cannot write to {home.parent}: {error.strerror}. {_BY_HAND}") from None
-    try:
+async def _fetch(home: Path) -> None:
+    with staged(home, otherwise=_BY_HAND) as staging:
         for name in _FILES:
             text = resources.files(__package__).joinpath("anvil_package").joinpath(name).read_bytes()
             (staging / name).write_bytes(text)
         await _run_npm(staging)
-        _install(staging, home, binary)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _install(staging: Path, home: Path, binary: Path) -> None:
-    try:
-        staging.rename(home)
-    except OSError:
-        if not home.exists():  # another process may have installed the same files meanwhile
-            raise
-    if not binary.exists():
-        raise StartupError(f"npm's package holds no {binary.name}. {_BY_HAND}")
 
 
 async def _run_npm(folder: Path) -> None:

@@ -17,7 +17,7 @@ from sparewatt.core.errors import StartupError
 from sparewatt.core.ids import NETWORK_ACCOUNT, AccountId, NodeId
 from sparewatt.core.money import NANO_PER_USD, Nano
 from sparewatt.core.rng import Rng
-from sparewatt.ledger.rules import deposit_postings, grant_postings, treasury_postings
+from sparewatt.ledger.rules import deposit_postings, grant_postings, treasury_postings, uptime_fund_postings
 from sparewatt.localnet.nodes import LocalNode
 from sparewatt.machine.data_dir import write_private
 from sparewatt.protocol.signing import SigningKey
@@ -28,7 +28,7 @@ from sparewatt.store.ledger import LedgerStore, Transfer
 LOCAL_NODES_ACCOUNT = AccountId("acc_local_nodes")
 """Owns the local nodes. Not the operator's account: free credits are never spent at nodes of the same account."""
 
-TEST_CREDITS_USD, TEST_TREASURY_USD, TEST_BONDS_USD = 100, 10, 100
+TEST_CREDITS_USD, TEST_TREASURY_USD, TEST_BONDS_USD, TEST_UPTIME_FUND_USD = 100, 10, 100, 10
 
 
 OPERATOR_KEY_FILE, OWNER_KEY_FILE = "demo.key", "nodes.key"
@@ -82,8 +82,8 @@ def node_id_of(node: LocalNode) -> NodeId | None:
 
 
 async def _fund(ledger: LedgerStore, *, unix_s: float) -> None:
-    """Test money, once: credits for the start-up key, free credits for the bonds of the local nodes, and a treasury
-    that pays owners for jobs on free credits."""
+    """Test money, once: credits for the start-up key, free credits for the bonds of the local nodes, a treasury that
+    pays owners for jobs on free credits, and a fund that credits renters whose leases were down."""
     money, treasury = Nano(TEST_CREDITS_USD * NANO_PER_USD), Nano(TEST_TREASURY_USD * NANO_PER_USD)
     credit, fund = tuple(deposit_postings(NETWORK_ACCOUNT, money)), tuple(treasury_postings(treasury))
     await ledger.post_transfer(Transfer("up:credits", "deposit", NETWORK_ACCOUNT, money, credit, unix_s))
@@ -91,6 +91,9 @@ async def _fund(ledger: LedgerStore, *, unix_s: float) -> None:
     grant = tuple(grant_postings(LOCAL_NODES_ACCOUNT, bonds))
     await ledger.post_transfer(Transfer("up:bonds", "grant", LOCAL_NODES_ACCOUNT, bonds, grant, unix_s))
     await ledger.post_transfer(Transfer("up:treasury", "treasury", NETWORK_ACCOUNT, treasury, fund, unix_s))
+    uptime = Nano(TEST_UPTIME_FUND_USD * NANO_PER_USD)
+    lines = tuple(uptime_fund_postings(uptime))
+    await ledger.post_transfer(Transfer("up:uptime", "uptime_fund", NETWORK_ACCOUNT, uptime, lines, unix_s))
 
 
 def _stored_secret(path: Path, rng: Rng) -> str:

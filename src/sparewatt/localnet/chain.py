@@ -18,7 +18,7 @@ from pathlib import Path
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.rng import Rng
-from sparewatt.localnet.anvil import Anvil
+from sparewatt.localnet.anvil import SAVED_BLOCK_FILE, Anvil
 from sparewatt.localnet.anvil_binary import find_anvil
 from sparewatt.localnet.setup_commands import SetupRunner
 from sparewatt.machine.backoff import Notify, in_background, restarting
@@ -129,7 +129,10 @@ class LocalChain:
     def _follower(self, plan: ChainPlan) -> ChildSpec:
         ready_file = self._ready_file
         ready_file.unlink(missing_ok=True)
-        local = ("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}", f"--senders={LOCAL_SENDERS}")
+        local = (
+            *("--deploy", "--mine", "--test-money", f"--depth={LOCAL_DEPTH}", f"--senders={LOCAL_SENDERS}"),
+            f"--saved-block-file={self.folder / SAVED_BLOCK_FILE}",
+        )
         return ChildSpec(
             name="chain",
             argv=(

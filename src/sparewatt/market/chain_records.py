@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sparewatt.market.accrual import PaymentStream
+from sparewatt.market.lease_uptime import UptimeTally
 from sparewatt.protocol.contracts.match import NO_PROVIDER, CertificateRecord, OrderTerms
 from sparewatt.protocol.contracts.reasons import OrderOutcome
 from sparewatt.trust.lease_record import EndedTerm
@@ -104,6 +105,15 @@ class UpdateTerms:
     seq: int
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseTerm:
+    """The time in which one provider had a lease."""
+
+    provider: str
+    placed_at: int
+    left_at: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRecord:
     lease_id: str
@@ -137,8 +147,17 @@ class LeaseRecord:
     """By the rate, for these seconds."""
     paused_s: int = 0
     """Of all pauses that have ended, over all its providers."""
+    uptime: UptimeTally = field(default_factory=UptimeTally)
+    """Over all its providers, up to the last event that changed it."""
+    terms: tuple[LeaseTerm, ...] = ()
+    """Of all providers that ever had it, the oldest first."""
     closed_at: int | None = None
     close_reason: int | None = None
+
+    @property
+    def held_by(self) -> frozenset[str]:
+        """All providers that ever had it."""
+        return frozenset(term.provider for term in self.terms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sparewatt.market.accrual import PaymentStream
 from sparewatt.market.chain_records import (
     ENDED_ORDER_STATES,
     AcceptedCertificate,
@@ -18,6 +17,7 @@ from sparewatt.market.chain_records import (
     BondRecord,
     LeaseRecord,
     LeaseState,
+    LeaseTerm,
     MarketState,
     NodeKeyChange,
     OrderRecord,
@@ -31,6 +31,9 @@ from sparewatt.market.chain_records import (
     WeightChange,
     WeightHistory,
 )
+from sparewatt.market.lease_uptime import UptimeSpan, down_from, running_from, turned
+from sparewatt.market.reopening import next_attempt_at
+from sparewatt.market.stream_fold import STREAM_HANDLERS
 from sparewatt.market.voting_record import CertificateVotes, count_votes
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.protocol.contracts.match import NO_PROVIDER, Award, CertificateRecord, OrderTerms, Task
@@ -92,6 +95,19 @@ def _provider_lookup(state: MarketState, event: ChainEvent) -> None:
         certificate=None,
         failed=old.failed if old else frozenset(),
     )
+    _note_unplaced(state, order_id, event)
+
+
+def _note_unplaced(state: MarketState, order_id: str, event: ChainEvent) -> None:
+    """A lease without a provider waits for its renter, unless an auction is open or one opens by itself."""
+    lease, order = state.leases.get(order_id), state.orders.get(order_id)
+    if lease is None or order is None or lease.state is not LeaseState.UNPLACED:
+        return
+    if lease.uptime.span is UptimeSpan.PAUSED:
+        return  # its renter did not want it to run
+    has_auction = order.state is OrderState.OPEN or next_attempt_at(state, order) is not None
+    span = UptimeSpan.DOWN if has_auction else UptimeSpan.WAITING
+    state.leases[order_id] = replace(lease, uptime=turned(lease.uptime, span, at=event.unix_s))
 
 
 def _terms(values: list[Any]) -> OrderTerms:
@@ -154,6 +170,7 @@ def _order_unmatched(state: MarketState, event: ChainEvent) -> None:
     order = state.orders.get(event.args["order_id"])
     if order is not None:
         state.orders[order.order_id] = replace(order, state=OrderState.UNMATCHED, reason=event.args["reason"])
+        _note_unplaced(state, order.order_id, event)
 
 
 def _attempt_expired(state: MarketState, event: ChainEvent) -> None:
@@ -203,6 +220,7 @@ def _lease_created(state: MarketState, event: ChainEvent) -> None:
         locked_uusd=args["locked_uusd"],
         confirm_by=args["confirm_by"],
         created_at=event.unix_s,
+        terms=(LeaseTerm(args["provider"], event.unix_s),),
     )
     state.leases[lease_id] = first if old is None else _next_term(old, first)
 
@@ -211,6 +229,7 @@ def _next_term(old: LeaseRecord, given: LeaseRecord) -> LeaseRecord:
     """Of the terms before, the contract keeps the times; the new provider has confirmed nothing yet."""
     return replace(
         old,
+        terms=(*old.terms, *given.terms),
         state=given.state,
         provider=given.provider,
         term=given.term,
@@ -240,7 +259,8 @@ def _of_lease(change: _LeaseChange) -> Callable[[MarketState, ChainEvent], None]
 
 def _confirmed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     details = event.args["details_hash"]
-    return replace(lease, state=LeaseState.ACTIVE, running_since=event.unix_s, details_hash=details)
+    uptime = running_from(lease.uptime, at=event.unix_s, rate_uusd=lease.rate_uusd)
+    return replace(lease, state=LeaseState.ACTIVE, running_since=event.unix_s, details_hash=details, uptime=uptime)
 
 
 def _counted(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
@@ -254,7 +274,10 @@ def _counted(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
 
 def _paused(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     lease = _counted(lease, event)
-    return replace(lease, state=LeaseState.PAUSED, paused_at=event.unix_s, pause_reason=event.args["reason"])
+    uptime = turned(lease.uptime, UptimeSpan.PAUSED, at=event.unix_s)
+    return replace(
+        lease, state=LeaseState.PAUSED, paused_at=event.unix_s, pause_reason=event.args["reason"], uptime=uptime
+    )
 
 
 def _resumed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
@@ -284,9 +307,16 @@ def _lease_unplaced(state: MarketState, event: ChainEvent) -> None:
         state.orders[order.order_id] = replace(order, expires_at=event.args["expires_at"])
 
 
+def _with_term_ended(lease: LeaseRecord, event: ChainEvent) -> tuple[LeaseTerm, ...]:
+    """Once: a lease that is closed without a provider ends nobody's term."""
+    *before, last = lease.terms
+    return lease.terms if last.left_at is not None else (*before, replace(last, left_at=event.unix_s))
+
+
 def _vacated(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     return replace(
         _count_pause(lease, event),
+        terms=_with_term_ended(lease, event),
         state=LeaseState.VACANT,
         provider=None,
         locked_uusd=0,
@@ -303,9 +333,28 @@ def _lease_handed_over(state: MarketState, event: ChainEvent) -> None:
     lease = state.leases.get(args["lease_id"])
     if lease is not None:
         _end_term(state, _counted(lease, event), args["provider"], _hand_over_result(event), event)
+        state.leases[lease.lease_id] = _without_provider(state, lease, event)
     _of_lease(_vacated)(state, event)
     if args["compensation"] > 0:
         _note_failed(state, args["lease_id"], args["provider"])
+
+
+def _without_provider(state: MarketState, lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
+    """Down from now on; if validators say so, from the second that they paid it until. A pause stays one."""
+    if lease.state is LeaseState.PAUSED:
+        return lease
+    at = since = event.unix_s
+    if event.args["reason"] == HandOverReason.DOWN:
+        since = _down_since(state, lease.lease_id, at=at)
+    return replace(lease, uptime=down_from(lease.uptime, since=since, at=at))
+
+
+def _down_since(state: MarketState, lease_id: str, *, at: int) -> int:
+    """No event names it, but the pay was stopped there: at least `down_s` ago, and earlier if it was paid less."""
+    order, stream = state.orders.get(lease_id), state.streams.get(lease_id)
+    latest = at - (order.terms.down_s if order is not None else 0)
+    paid_until = stream.paid_until if stream is not None else None
+    return latest if paid_until is None else min(latest, paid_until)
 
 
 def _hand_over_result(event: ChainEvent) -> TermResult:
@@ -344,6 +393,7 @@ def _lease_updated(state: MarketState, event: ChainEvent) -> None:
     state.orders[order.order_id] = replace(order, spec_hash=args["spec_hash"])
     state.leases[lease.lease_id] = replace(
         _counted(lease, event),
+        uptime=running_from(lease.uptime, at=event.unix_s, rate_uusd=args["rate_uusd"]),
         rate_uusd=args["rate_uusd"],
         running_since=event.unix_s,
         update_seq=args["seq"],
@@ -354,7 +404,15 @@ def _lease_updated(state: MarketState, event: ChainEvent) -> None:
 def _closed(lease: LeaseRecord, event: ChainEvent) -> LeaseRecord:
     reason = event.args["reason"]
     lease = _count_pause(_counted(lease, event), event)
-    return replace(lease, state=LeaseState.CLOSED, locked_uusd=0, closed_at=event.unix_s, close_reason=reason)
+    return replace(
+        lease,
+        state=LeaseState.CLOSED,
+        locked_uusd=0,
+        closed_at=event.unix_s,
+        close_reason=reason,
+        uptime=turned(lease.uptime, UptimeSpan.ENDED, at=event.unix_s),
+        terms=_with_term_ended(lease, event),
+    )
 
 
 def _lease_closed(state: MarketState, event: ChainEvent) -> None:
@@ -365,56 +423,6 @@ def _lease_closed(state: MarketState, event: ChainEvent) -> None:
         early = has_run and lease.ran_s < EARLY_S and event.args["reason"] == CloseReason.RENTER
         _end_term(state, lease, lease.provider, TermResult.LEFT_EARLY if early else TermResult.SERVED, event)
     _end_order(state, event.args["lease_id"], OrderState.CLOSED)
-
-
-# The escrow
-
-
-def _deposit_changed(state: MarketState, event: ChainEvent) -> None:
-    """Also the first event of an order's money: it comes after the order's own."""
-    lease_id = event.args["lease_id"]
-    if lease_id in state.orders:
-        old = state.streams.get(lease_id, PaymentStream(0))
-        deposited, deposit = old.deposited_uusd + event.args["amount"], event.args["deposit"]
-        state.streams[lease_id] = replace(old, deposit_uusd=deposit, deposited_uusd=deposited, filled_uusd=deposit)
-
-
-def _compensated(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
-    compensated, deposit = stream.compensated_uusd + event.args["amount"], event.args["deposit"]
-    return replace(stream, deposit_uusd=deposit, compensated_uusd=compensated, filled_uusd=deposit)
-
-
-_StreamChange = Callable[[PaymentStream, ChainEvent], PaymentStream]
-
-
-def _of_stream(change: _StreamChange) -> Callable[[MarketState, ChainEvent], None]:
-    def apply(state: MarketState, event: ChainEvent) -> None:
-        stream = state.streams.get(event.args["lease_id"])
-        if stream is not None:
-            state.streams[event.args["lease_id"]] = change(stream, event)
-
-    return apply
-
-
-def _stream_started(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
-    end_at = event.args["end_at"]
-    return replace(stream, rate_uusd=event.args["rate_uusd"], since=event.unix_s, end_at=end_at, paid_uusd=0)
-
-
-def _stream_settled(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
-    """A renter that closes before the start pays as well, without a stream that runs."""
-    amount = event.args["amount"]
-    paid = stream.paid_uusd + amount if stream.rate_uusd else stream.paid_uusd
-    charged = stream.charged_uusd + amount
-    return replace(stream, deposit_uusd=event.args["deposit"], paid_uusd=paid, charged_uusd=charged)
-
-
-def _stream_stopped(stream: PaymentStream, _event: ChainEvent) -> PaymentStream:
-    return replace(stream, rate_uusd=0, since=0, end_at=0, paid_uusd=0)
-
-
-def _refunded(stream: PaymentStream, event: ChainEvent) -> PaymentStream:
-    return replace(stream, deposit_uusd=0, refunded_uusd=event.args["amount"])
 
 
 # Providers
@@ -544,12 +552,7 @@ _HANDLERS: dict[tuple[str, str], Callable[[MarketState, ChainEvent], None]] = {
     ("task_manager", "MatchAccepted"): _match_accepted,
     ("task_manager", "NoMatch"): _no_match,
     ("task_manager", "SnapshotPosted"): _snapshot_posted,
-    ("escrow", "DepositChanged"): _deposit_changed,
-    ("escrow", "Compensated"): _of_stream(_compensated),
-    ("escrow", "StreamStarted"): _of_stream(_stream_started),
-    ("escrow", "Settled"): _of_stream(_stream_settled),
-    ("escrow", "StreamStopped"): _of_stream(_stream_stopped),
-    ("escrow", "Refunded"): _of_stream(_refunded),
+    **STREAM_HANDLERS,
     ("provider_registry", "ProviderRegistered"): _provider_registered,
     ("provider_registry", "ClaimsChanged"): _claims_changed,
     ("provider_registry", "StatusChanged"): _status_changed,

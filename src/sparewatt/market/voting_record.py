@@ -75,6 +75,30 @@ def count_recent(state: MarketState, collected: Iterable[CollectedVotes]) -> dic
     return {operator: RecentVotes(**counted) for operator, counted in counts.items()}
 
 
+def votes_between(
+    state: MarketState, collected: Iterable[CollectedVotes], *, since: int, until: int
+) -> dict[str, tuple[int, int]]:
+    """By operator: votes for what the chain accepted in that time, and how many were due."""
+    known = {(match.order_id, match.attempt): match.votes for match in collected}
+    counts: dict[str, tuple[int, int]] = {}
+    for order in state.orders.values():
+        certificate = order.certificate
+        if (
+            certificate is None
+            or not since <= certificate.accepted_at < until
+            or order.stake_version not in state.totals
+        ):
+            continue
+        accepted = _digest(certificate.record.task_hash)
+        votes = {(signer, accepted) for signer in certificate.signers}.union(
+            known.get((order.order_id, certificate.attempt), ())
+        )
+        for voter in state.weights_at(order.stake_version):
+            given, due = counts.get(voter.operator, (0, 0))
+            counts[voter.operator] = (given + ((voter.vote_key, accepted) in votes), due + 1)
+    return counts
+
+
 def _digest(task_hash: bytes) -> str:
     return "0x" + task_hash.hex()
 

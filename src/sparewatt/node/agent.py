@@ -66,6 +66,14 @@ def with_port(url: str, port: int) -> str:
     return f"{parts.scheme}://{user}{at}{host}:{port}"
 
 
+def link_address(url: str, *, via: str | None) -> str:
+    """Of the link at a gateway's process; of a node in a lease, at its machine's agent, which passes it on to there."""
+    if via is None:
+        return url + LINK_PATH
+    parts = urlsplit(url)
+    return f"{via.rstrip('/')}{LINK_PATH}?port={parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
 def process_url(url: str, welcome: Welcome) -> str:
     """Where the very process is that a link was opened to: the public address may lead to another one."""
     port = welcome.link_port
@@ -102,6 +110,8 @@ class NodeAgent:
     _url: str = field(init=False)
     _has_joined: bool = field(init=False, default=False)
     _links: set[JoinedLink] = field(init=False, default_factory=set)
+    link_ports: tuple[int, ...] = field(init=False, default=())
+    """Of the gateway's processes, as its last welcome listed them."""
     _home_port: int | None = field(init=False, default=None)
     """The port of the home link's process; None if the gateway has one process."""
     _side_links: dict[int, asyncio.Task[None]] = field(init=False, default_factory=dict)
@@ -186,6 +196,7 @@ class NodeAgent:
 
     def _update_side_links(self, welcome: Welcome, tasks: asyncio.TaskGroup) -> str:
         """The home link is up: start and end side links as its welcome lists ports. Returns the home link's name."""
+        self.link_ports = tuple(welcome.link_ports)
         self._home_port = welcome.link_port if welcome.link_port in welcome.link_ports else None
         ports = set(welcome.link_ports) - {self._home_port} if self._home_port is not None else set()
         self.jobs.is_shared = bool(ports)
@@ -216,7 +227,8 @@ class NodeAgent:
 
     async def _join(self, url: str, link_name: Callable[[Welcome], str]) -> None:
         async with asyncio.timeout(DIAL_S):
-            socket = await dial(url + LINK_PATH, session=self.session, library=self.settings.link_library)
+            dialled = link_address(url, via=self.settings.link_via)
+            socket = await dial(dialled, session=self.session, library=self.settings.link_library)
         try:
             welcome = await authenticate_to_gateway(
                 socket,

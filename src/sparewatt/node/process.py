@@ -125,6 +125,7 @@ async def _run_in_data_dir(settings: NodeSettings, *, notify: Callable[[str], No
                 pay=pay,
             ),
             say=say_lease,
+            gateway_ports=lambda: agent.link_ports,
             on_offer_changed=lambda: inventory.refresh_soon(),  # noqa: PLW0108 (it is made below)
         )
         inventory = Inventory(

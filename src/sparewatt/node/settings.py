@@ -91,6 +91,8 @@ class NodeSettings:
     bench_gpu: bool = True
     """Benchmark the GPU itself at the first join, if torch or CuPy is installed."""
     insecure: bool = False
+    link_via: Annotated[str, Meta(pattern=r"^http://[0-9.]+:[0-9]+\Z")] | None = None
+    """Of a node in a lease: where its machine's agent passes links on to the gateway. Set by that agent."""
     link_library: WebSocketLibrary = "auto"
     """`auto` is picows where it is installed, else aiohttp."""
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = DRAIN_S

@@ -15,6 +15,7 @@ from sparewatt.policy.quantization import QUANTIZATIONS
 
 TIERS = ("community", "verified", "datacenter")
 COMPLIANCES = ("gdpr", "hipaa", "soc2", "iso27001")
+RETENTIONS = ("none", "hour", "day")
 SORTS = ("price", "latency", "throughput", "score")
 WEIGHTS = ("price", "ttft", "throughput", "load", "warm", "fit", "reputation", "distance")
 
@@ -45,6 +46,7 @@ FIELDS: dict[str, PolicyField[Any]] = {
     "allow_fallbacks": choices.FlagField(strict=False),
     "allow_resume": choices.FlagField(strict=False),
     "require_parameters": choices.FlagField(strict=True),
+    "retention": choices.RankedWordField(*RETENTIONS),
     "checks": choices.StrictWordField("none", "allowed", required_fact="none"),
 }
 

@@ -7,12 +7,29 @@ on it. Words for the form factor and the memory (SXM, PCIe, 80GB) are not part o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from sparewatt.core.limits import WORDS_REMEMBERED_MAX
 
 GPU_CLASSES = ("rtx8", "rtx12", "rtx16", "rtx24", "rtx32", "l40s", "a100", "h100", "h200", "b200", "b300")
 """Weakest first."""
+
+GPU_CLASS_WEIGHT: Mapping[str, int] = {
+    "": 50_000,
+    "rtx8": 150_000,
+    "rtx12": 250_000,
+    "rtx16": 500_000,
+    "rtx24": 1_000_000,
+    "rtx32": 1_500_000,
+    "l40s": 2_000_000,
+    "a100": 4_000_000,
+    "h100": 12_000_000,
+    "h200": 15_000_000,
+    "b200": 20_000_000,
+    "b300": 24_000_000,
+}
+"""What one GPU of a class counts in rewards, in millionths of one with 24 GB; "" is a machine without a known GPU."""
 
 _NAMES = {
     "rtx8": "rtx-2060 rtx-2070 rtx-2080 rtx-3050 rtx-3060-ti rtx-3070 rtx-3070-ti rtx-4060 rtx-5060 gtx-1070 gtx-1080",
@@ -29,6 +46,8 @@ _NAMES = {
     "b200": "b100 b200 gb200 mi350x mi355x",
     "b300": "b300 gb300",
 }
+if tuple(GPU_CLASS_WEIGHT) != ("", *GPU_CLASSES):
+    raise RuntimeError("a class of GPUs has no weight, or the weights are not in the order of the classes")
 _CLASS_OF = {name: gpu_class for gpu_class, names in _NAMES.items() for name in names.split()}
 _VENDORS = re.compile(r"nvidia|geforce|quadro|tesla|amd|radeon|instinct|intel|arc|graphics|gpu|card|tensor|core")
 _FORMS = re.compile(r"sxm\d?|pcie|nvl|oam|sff|hbm\d?e?|ada|generation|blackwell|edition|server|workstation|\d+gb")

@@ -13,6 +13,7 @@ from typing import Literal
 Sort = Literal["price", "latency", "throughput", "score"]
 Warmth = Literal["require", "prefer", "any"]
 DataPolicy = Literal["no_log", "may_log"]
+Retention = Literal["none", "hour", "day"]
 CheckConsent = Literal["none", "allowed"]
 
 
@@ -80,6 +81,8 @@ class Policy:
     allow_fallbacks: bool | None = None
     allow_resume: bool | None = None
     require_parameters: bool | None = None
+    retention: Retention | None = None
+    """How long the gateway may keep what a request said; None: as long as the request asks for."""
     checks: CheckConsent | None = None
 
 

@@ -34,7 +34,8 @@ def _data_collection(value: object, at: str) -> Translation:
 
 
 def _zdr(value: object, at: str) -> Translation:
-    return Translation({"data_policy": "no_log"} if _flag.from_json(value, at=at) else {})
+    """Zero data retention: neither nodes nor the gateway keep anything."""
+    return Translation({"data_policy": "no_log", "retention": "none"} if _flag.from_json(value, at=at) else {})
 
 
 def _distillable(value: object, at: str) -> Translation:

@@ -197,6 +197,15 @@ class AccountStore(Store):
             await connection.execute(sql("end_other_sessions"), account_id, b"")
             return AccountId(account_id)
 
+    async def insert_login_link(self, hashed: bytes, *, account_id: AccountId, life_s: float) -> dt.datetime:
+        expires_at: dt.datetime = await self._pool.value("insert_login_link", hashed, account_id, life_s)
+        return expires_at
+
+    async def use_login_link(self, hashed: bytes) -> AccountId | None:
+        """Whose link it is; it works once. None if it is unknown, used or expired, or its account closed."""
+        account_id = await self._pool.value("use_login_link", hashed)
+        return None if account_id is None else AccountId(account_id)
+
     async def insert_invite(self, hashed: bytes, *, created_by: AccountId, life_s: float) -> dt.datetime:
         expires_at: dt.datetime = await self._pool.value("insert_invite", hashed, created_by, life_s)
         return expires_at
@@ -204,4 +213,5 @@ class AccountStore(Store):
     async def forget_old(self) -> None:
         await self._pool.execute("forget_old_sessions")
         await self._pool.execute("forget_old_resets")
+        await self._pool.execute("forget_old_login_links")
         await self._pool.execute("forget_old_invites")

@@ -70,6 +70,13 @@ class ChainIndexRow:
     block_hash: bytes
     head_number: int
     version: int
+    saved_block: int | None = None
+    """The newest block that a local chain has on disk; None for chains whose blocks survive their node."""
+
+    def final_block(self, *, depth: int) -> int:
+        """The newest that is `depth` blocks deep, its own included, and that no kill of a local chain can remove."""
+        deep = self.block_number - depth + 1
+        return deep if self.saved_block is None else min(deep, self.saved_block)
 
 
 class ChainStore(Store):
@@ -150,6 +157,10 @@ class ChainStore(Store):
         """Tell the gateways how deep an event must be before it moves money."""
         await self._pool.execute("set_chain_depth", depth)
 
+    async def set_saved_block(self, number: int | None) -> None:
+        """How far a local chain is on disk. Later blocks are not final, however deep."""
+        await self._pool.execute("set_saved_block", number)
+
     async def set_attempt_s(self, attempt_s: int) -> None:
         """Tell the gateways how long an attempt of an order has for its certificate."""
         await self._pool.execute("set_attempt_time", attempt_s)
@@ -163,7 +174,7 @@ class ChainStore(Store):
         return int(await self._pool.value("count_chain_events"))
 
     async def has_fresh_events(self, *, depth: int) -> bool:
-        """Whether an event is not `depth` blocks deep yet."""
+        """Whether an event is not final yet."""
         return bool(await self._pool.value("has_fresh_events", depth))
 
     # readers
@@ -261,7 +272,7 @@ class ChainStore(Store):
         await self._pool.execute("outbox_note_refused", row.id, reason, tries_max)
 
     async def finalize(self, *, depth: int) -> None:
-        """Make final what has `depth` blocks, its own included, in the index."""
+        """Make final what has `depth` blocks, its own included, in the index, and is on the chain's disk."""
         await self._pool.execute("finish_outbox", depth)
 
     # senders

@@ -12,7 +12,7 @@ BALANCES_LISTED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class PoolFlows:
-    """Of the pool of credits, in micro-USD, by all events up to a block."""
+    """Of one pool, in micro-USD, by all events up to a block."""
 
     deposited: int
     funded: int
@@ -25,7 +25,7 @@ class BooksOwe:
     """In nano-USD."""
 
     owed: int
-    """Credits, earnings, payouts, fees and the treasury."""
+    """Credits, earnings, payouts, fees, the treasury and the uptime fund."""
     held: int
     """For exits."""
     elsewhere: int
@@ -54,8 +54,8 @@ class ChainAuditStore(Store):
     async def answer(self, number: int, report: str) -> None:
         await self._pool.execute("answer_audit", number, report)
 
-    async def pool_flows(self, *, up_to_block: int) -> PoolFlows:
-        row = await self._pool.row("pool_flows", up_to_block)
+    async def pool_flows(self, *, up_to_block: int, pool_id: int) -> PoolFlows:
+        row = await self._pool.row("pool_flows", up_to_block, pool_id)
         return PoolFlows(**_integers(row))
 
     async def books_owe(self) -> BooksOwe:

@@ -12,6 +12,7 @@ from sparewatt.core.ids import AccountId
 from sparewatt.store.connection_pool import Store, sql
 from sparewatt.store.ledger import Transfer, post_transfer_within
 from sparewatt.store.migrations import PgConnection
+from sparewatt.store.payouts import CREDIT_POOL_ID, REWARD_POOL_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class MoneyOnChain:
     """Of the ledger's accounts for pockets and for payouts, in nano-USD."""
     unclaimed: Mapping[AccountId, int]
     """In payout batches, in micro-USD."""
+    rewards: Mapping[AccountId, int]
+    """Likewise, of era rewards."""
     unbooked: Mapping[AccountId, int]
     """Tokens at held addresses that have no account in the ledger, in micro-USD."""
 
@@ -61,10 +64,12 @@ class ChainRestartStore(Store):
 
 async def _money_on_chain(connection: PgConnection) -> MoneyOnChain:
     balances = await connection.fetch(sql("money_on_chain"))
-    unclaimed = await connection.fetch(sql("unclaimed_payouts"))
+    unclaimed = await connection.fetch(sql("unclaimed_payouts"), CREDIT_POOL_ID)
+    rewards = await connection.fetch(sql("unclaimed_payouts"), REWARD_POOL_ID)
     unbooked = await connection.fetch(sql("unbooked_wallets"))
     return MoneyOnChain(
         balances={row["account"]: int(row["nano"]) for row in balances},
         unclaimed={AccountId(row["account_id"]): int(row["micro"]) for row in unclaimed},
+        rewards={AccountId(row["account_id"]): int(row["micro"]) for row in rewards},
         unbooked={AccountId(row["account_id"]): int(row["micro"]) for row in unbooked},
     )

@@ -25,6 +25,8 @@ from sparewatt.store.check_verdicts import CheckVerdictStore
 from sparewatt.store.connection_pool import ConnectionPool, sql
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.delivered_tokens import DeliveredTokenStore
+from sparewatt.store.documents import DocumentStore
+from sparewatt.store.eras import EraStore
 from sparewatt.store.exits import ExitStore
 from sparewatt.store.history import HistoryStore
 from sparewatt.store.lease_acts import LeaseActStore
@@ -35,13 +37,15 @@ from sparewatt.store.ledger import LedgerStore, to_columns
 from sparewatt.store.market_events import MarketEventStore
 from sparewatt.store.model_aliases import ModelAliasStore
 from sparewatt.store.node_results import NodeResultStore
+from sparewatt.store.node_tiers import NodeTierStore
 from sparewatt.store.node_timings import NodeTimingStore
-from sparewatt.store.payouts import PayoutStore
+from sparewatt.store.payouts import REWARD_POOL_ID, PayoutStore
 from sparewatt.store.pockets import PocketStore
 from sparewatt.store.power import PowerStore
 from sparewatt.store.providers import ProviderStore
 from sparewatt.store.responses import ResponseStore
 from sparewatt.store.statements import StatementStore
+from sparewatt.store.uptime_credits import UptimeCreditStore
 
 JoinTokenVerdict = Literal["accepted", "unknown", "used", "expired", "closed"]
 BudgetPeriod = Literal["day", "week", "month"]
@@ -82,6 +86,8 @@ class KeyRow(KeyTerms):
 class NodeOwner:
     account_id: AccountId
     closed: bool
+    lease_order: str | None = None
+    """The lease that it runs in, by its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +127,23 @@ class Database:
         self.lease_matches = LeaseMatchStore(pool)
         self.lease_orders = LeaseOrderStore(pool)
         self.ledger = LedgerStore(pool)
+        self.eras = EraStore(pool, self.ledger)
         self.model_aliases = ModelAliasStore(pool)
         self.lease_sites = LeaseSiteStore(pool)
+        self.uptime_credits = UptimeCreditStore(pool)
         self.node_results = NodeResultStore(pool)
+        self.node_tiers = NodeTierStore(pool)
         self.node_timings = NodeTimingStore(pool)
         self.delivered_tokens = DeliveredTokenStore(pool)
         self.payouts = PayoutStore(pool, self.ledger)
+        self.reward_payouts = PayoutStore(pool, self.ledger, pool_id=REWARD_POOL_ID)
         self.pockets = PocketStore(pool, self.ledger)
         self.credit_holds = CreditHoldStore(pool)
         self.exits = ExitStore(pool)
         self.power = PowerStore(pool)
         self.providers = ProviderStore(pool)
         self.responses = ResponseStore(pool)
+        self.documents = DocumentStore(pool)
         self.statements = StatementStore(pool)
 
     @classmethod
@@ -231,13 +242,31 @@ class Database:
         """Nodes that never served and were not seen for so long. They stay registered: their keys may join again."""
         await self._pool.execute("forget_unserved_nodes", after_s)
 
+    async def nodes_of_leases(self) -> list[tuple[NodeId, str]]:
+        """That are known or were until lately, each with the order of its lease."""
+        rows = await self._pool.rows("nodes_of_leases", NODES_MAX)
+        return [(NodeId(row["id"]), str(row["lease_order"])) for row in rows]
+
+    async def forget_nodes(self, node_ids: Sequence[NodeId]) -> None:
+        """They stay registered, for the books."""
+        await self._pool.execute("forget_nodes", list(node_ids))
+
     async def forgotten_among(self, node_ids: Sequence[NodeId]) -> list[NodeId]:
         return [NodeId(row["id"]) for row in await self._pool.rows("forgotten_among", list(node_ids))]
 
     async def insert_join_token(
-        self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
+        self,
+        hashed: bytes,
+        *,
+        account_id: AccountId,
+        created_by: KeyId | None,
+        life_s: float,
+        lease_order: str | None = None,
     ) -> dt.datetime:
-        expires_at: dt.datetime = await self._pool.value("insert_join_token", hashed, account_id, created_by, life_s)
+        """`lease_order`: for a node in this lease only."""
+        expires_at: dt.datetime = await self._pool.value(
+            "insert_join_token", hashed, account_id, created_by, life_s, lease_order
+        )
         return expires_at
 
     async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> JoinTokenVerdict:
@@ -248,7 +277,7 @@ class Database:
                 return "unknown"
             verdict: JoinTokenVerdict = row["verdict"]
             if verdict == "accepted":
-                await connection.execute(sql("register_node"), node_id, row["account_id"])
+                await connection.execute(sql("register_node"), node_id, row["account_id"], row["lease_order"])
                 await connection.execute(sql("use_join_token"), hashed, node_id)
             return verdict
 

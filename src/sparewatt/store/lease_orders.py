@@ -132,6 +132,11 @@ class LeaseOrderStore(Store):
         """What was asked to be added to a deposit, and is not final yet."""
         return int(await self._pool.value("top_ups_under_way", account_id, order_id))
 
+    async def save_spec(self, spec: LeaseSpec) -> None:
+        """Of an update that is about to be proposed. Its hash covers all of it, so nothing is replaced."""
+        specification = json.dumps(write_message(spec.specification))
+        await self._pool.execute("insert_lease_spec", spec.spec_hash, specification, spec.content)
+
     async def find_spec(self, spec_hash: str, *, renter: str) -> LeaseSpec | None:
         """What the chain has the hash of; None for an order that was not made through this network's gateways.
 

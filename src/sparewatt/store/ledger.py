@@ -365,12 +365,16 @@ def _months_of(moments: Iterable[float]) -> set[dt.date]:
     return {first} if first == last else {_month_of(unix_s) for unix_s in ordered}
 
 
+_PUT_ASIDE = frozenset({"network:treasury", "network:uptime"})
+"""What the operator has put aside is spent once."""
+
+
 def _may_go_negative(account: str) -> bool:
     """The accounts that money comes from: their balance is minus what came.
 
     Also those that follow the chain: what happened there is posted as it is, and an audit finds what cannot be.
     """
-    return account.startswith(("network:", "wallet:", "escrow:", "bond:", "owed:")) and account != "network:treasury"
+    return account.startswith(("network:", "wallet:", "escrow:", "bond:", "owed:")) and account not in _PUT_ASIDE
 
 
 def _sums(lines: Iterable[Posting]) -> dict[str, int]:

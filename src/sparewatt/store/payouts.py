@@ -10,7 +10,12 @@ from sparewatt.core.ids import AccountId
 from sparewatt.core.money import Nano
 from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within, to_columns
+from sparewatt.store.migrations import PgConnection
 
+CREDIT_POOL_ID = 0
+"""The pool of deposits, which pays for inference."""
+REWARD_POOL_ID = 1
+"""The pool of era rewards."""
 CONVERSIONS_MAX = 10_000
 """Holds that one batch makes tokens of; the others wait for the next."""
 LEAVING_S = 15.0
@@ -120,9 +125,12 @@ batch, if any changed."""
 
 
 class PayoutStore(Store):
-    def __init__(self, pool: ConnectionPool, ledger: LedgerStore) -> None:
+    """The batches of one pool of the settlement contract."""
+
+    def __init__(self, pool: ConnectionPool, ledger: LedgerStore, *, pool_id: int = CREDIT_POOL_ID) -> None:
         super().__init__(pool)
         self._ledger = ledger
+        self.pool_id = pool_id
 
     async def make_batch(
         self, draft_batch: DraftBatch, *, now_unix_s: float, quiet_s: float = 0.0
@@ -134,11 +142,12 @@ class PayoutStore(Store):
         await self._ledger.ensure_months([now_unix_s])
         async with self._pool.transaction() as connection:
             await connection.execute(sql("lock_payouts"))
-            last = await connection.fetchrow(sql("last_batch"))
+            last = await connection.fetchrow(sql("last_batch"), self.pool_id)
             if last is not None and now_unix_s - last["unix_s"] < quiet_s:
                 return None
             epoch = last["epoch"] + 1 if last else 1
-            leaves = [PayoutLeafRow(**row) for row in await connection.fetch(sql("leaves_at"), epoch, "", LEAVES_MAX)]
+            rows = await connection.fetch(sql("leaves_at"), epoch, "", LEAVES_MAX, self.pool_id)
+            leaves = [PayoutLeafRow(**row) for row in rows]
             rows = await connection.fetch(sql("standings"), LEAVES_MAX, LEAVING_S)
             standings = [AccountStanding(**row) for row in rows]
             rows = await connection.fetch(sql("holds_to_convert"), CONVERSIONS_MAX)
@@ -146,9 +155,7 @@ class PayoutStore(Store):
             draft = await asyncio.to_thread(draft_batch, epoch, leaves, standings, conversions)
             if draft is None:
                 return None
-            await connection.execute(sql("insert_batch"), *_batch_values(draft.batch))
-            changed = [_leaf_values(epoch, leaf) for leaf in draft.changed]
-            await connection.execute(sql("insert_leaves"), *to_columns(changed, width=6))
+            await insert_batch_within(connection, draft, pool_id=self.pool_id)
             for conversion in conversions:
                 await connection.execute(sql("drop_slices"), f"hold:{conversion.id}")
                 await connection.execute(sql("note_hold_converted"), conversion.id, epoch)
@@ -157,50 +164,50 @@ class PayoutStore(Store):
 
     async def batches(self, *, before: int | None, limit: int) -> list[PayoutBatchRow]:
         """Newest first, from the one before `before`."""
-        return await self._pool.rows_as(PayoutBatchRow, "batches", before, limit)
+        return await self._pool.rows_as(PayoutBatchRow, "batches", before, limit, self.pool_id)
 
     async def find_batch(self, epoch: int) -> PayoutBatchRow | None:
-        return await self._pool.row_as(PayoutBatchRow, "find_batch", epoch)
+        return await self._pool.row_as(PayoutBatchRow, "find_batch", epoch, self.pool_id)
 
     async def leaves_at(self, epoch: int, *, after: str = "", limit: int = LEAVES_MAX) -> list[PayoutLeafRow]:
         """The leaves of a batch's tree, by address: the last leaf of each up to this batch, from after `after`."""
-        return await self._pool.rows_as(PayoutLeafRow, "leaves_at", epoch, after, limit)
+        return await self._pool.rows_as(PayoutLeafRow, "leaves_at", epoch, after, limit, self.pool_id)
 
     async def list_payouts(self, account_id: AccountId, *, before: int | None, limit: int) -> list[AccountPayoutRow]:
         """Newest first."""
-        return await self._pool.rows_as(AccountPayoutRow, "paid_to", account_id, before, limit)
+        return await self._pool.rows_as(AccountPayoutRow, "paid_to", account_id, before, limit, self.pool_id)
 
     async def payout_totals(self, account_id: AccountId) -> tuple[int, int, int]:
         """In micro-USD: in batches that are not posted, in posted batches, and claimed of those."""
-        row = await self._pool.row("settled", account_id)
+        row = await self._pool.row("settled", account_id, self.pool_id)
         return (row["waiting"], row["posted"], row["claimed"]) if row else (0, 0, 0)
 
     async def first_unposted_batch(self) -> PayoutBatchRow | None:
         """The next that the contract takes: it takes them in order."""
-        return await self._pool.row_as(PayoutBatchRow, "first_unposted_batch")
+        return await self._pool.row_as(PayoutBatchRow, "first_unposted_batch", self.pool_id)
 
     async def list_claimable(self, account_id: AccountId, *, limit: int) -> list[ClaimablePayoutRow]:
         """What each address of an account has in the newest ripe batch, beyond what it claimed."""
-        return await self._pool.rows_as(ClaimablePayoutRow, "claimable", account_id, limit)
+        return await self._pool.rows_as(ClaimablePayoutRow, "claimable", account_id, limit, self.pool_id)
 
     async def mark_posted(self, epoch: int, *, tx: str, unix_s: float, ripe_at: float) -> bool:
         """False if it was marked before, or does not exist. `ripe_at` is in chain time."""
-        return await self._pool.value("mark_posted", epoch, tx, unix_s, ripe_at) is not None
+        return await self._pool.value("mark_posted", epoch, tx, unix_s, ripe_at, self.pool_id) is not None
 
     async def mark_ripe(self, *, chain_unix_s: float) -> None:
         """What is ripe by this time of the chain."""
-        await self._pool.execute("mark_ripe", chain_unix_s)
+        await self._pool.execute("mark_ripe", chain_unix_s, self.pool_id)
 
     async def mark_struck(self, epoch: int) -> bool:
         """False if it is not posted, or ripe already."""
-        return await self._pool.value("mark_struck", epoch) is not None
+        return await self._pool.value("mark_struck", epoch, self.pool_id) is not None
 
     async def post_struck_again(self, epoch: int) -> bool:
         """After a person decided so. False if it is not struck."""
-        return await self._pool.value("post_struck_again", epoch) is not None
+        return await self._pool.value("post_struck_again", epoch, self.pool_id) is not None
 
     async def root_status(self) -> RootStatus:
-        row = await self._pool.row_as(RootStatus, "root_status")
+        row = await self._pool.row_as(RootStatus, "root_status", self.pool_id)
         return row or RootStatus(None, None, None, is_stopped=False)
 
     async def undo_struck(self, epoch: int, *, unix_s: float) -> int | None:
@@ -212,26 +219,26 @@ class PayoutStore(Store):
         await self._ledger.ensure_months([unix_s])
         async with self._pool.transaction() as connection:
             await connection.execute(sql("lock_payouts"))
-            if await connection.fetchval(sql("find_struck"), epoch) is None:
+            if await connection.fetchval(sql("find_struck"), epoch, self.pool_id) is None:
                 return None
             rows = await connection.fetch(sql("payouts_to_undo"), epoch)
             transfers = [_undone(epoch, unix_s=unix_s, **row) for row in rows]
             await connection.execute(sql("forget_conversions_from"), epoch)
-            await connection.execute(sql("forget_leaves_from"), epoch)
-            undone = await connection.fetch(sql("forget_batches_from"), epoch)
+            await connection.execute(sql("forget_leaves_from"), epoch, self.pool_id)
+            undone = await connection.fetch(sql("forget_batches_from"), epoch, self.pool_id)
             await post_transfers_within(connection, transfers)
         return len(undone)
 
     async def last_ripe_epoch(self) -> int | None:
-        epoch: int | None = await self._pool.value("last_ripe_epoch")
+        epoch: int | None = await self._pool.value("last_ripe_epoch", self.pool_id)
         return epoch
 
     async def has_open_batch(self) -> bool:
         """Whether a batch is not ripe yet, posted or not."""
-        return bool(await self._pool.value("has_open_batch"))
+        return bool(await self._pool.value("has_open_batch", self.pool_id))
 
     async def has_batch_under_delay(self) -> bool:
-        return bool(await self._pool.value("has_batch_under_delay"))
+        return bool(await self._pool.value("has_batch_under_delay", self.pool_id))
 
     async def has_unshown_spending(self, account_id: AccountId) -> bool:
         """Whether the account has spent a micro-dollar that is in no batch."""
@@ -239,7 +246,14 @@ class PayoutStore(Store):
 
     async def mark_claimed(self, address: str, *, claimed_micro: int) -> None:
         """What an address has claimed in all; a lower amount than the stored one changes nothing."""
-        await self._pool.execute("mark_claimed", address, claimed_micro)
+        await self._pool.execute("mark_claimed", address, claimed_micro, self.pool_id)
+
+
+async def insert_batch_within(connection: PgConnection, draft: PayoutBatchDraft, *, pool_id: int) -> None:
+    """With its leaves; its transfers are the caller's to post. Within a transaction that holds the lock of payouts."""
+    await connection.execute(sql("insert_batch"), *_batch_values(draft.batch), pool_id)
+    changed = [_leaf_values(draft.batch.epoch, leaf) for leaf in draft.changed]
+    await connection.execute(sql("insert_leaves"), *to_columns(changed, width=6), pool_id)
 
 
 def _undone(epoch: int, *, account_id: str, earned_nano: int, converted_nano: int, unix_s: float) -> Transfer:

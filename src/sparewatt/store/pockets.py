@@ -14,6 +14,7 @@ from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.credit_holds import CreditHoldRow, drop_hold_within, hold_up_to_within
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfer_within
 from sparewatt.store.migrations import PgConnection
+from sparewatt.store.payouts import CREDIT_POOL_ID, REWARD_POOL_ID
 
 POCKETS_LISTED_MAX = 100_000
 NANO_PER_MICRO = 1_000
@@ -220,8 +221,13 @@ async def write_off_pockets_within(connection: PgConnection) -> None:
     now: dt.datetime = await connection.fetchval(sql("database_time"))
     await connection.execute(sql("ensure_month"), now.date())
     balances = {row["account"]: int(row["nano"]) for row in await connection.fetch(sql("balances_on_chain"))}
-    claimed = int(await connection.fetchval(sql("claimed_nano")))
-    sums: dict[str, int] = {"network:payouts": claimed, "network:deposits": -claimed}
+    claimed = int(await connection.fetchval(sql("claimed_nano"), CREDIT_POOL_ID))
+    rewards = int(await connection.fetchval(sql("claimed_nano"), REWARD_POOL_ID))
+    sums: dict[str, int] = {
+        "network:payouts": claimed,
+        "network:reward_payouts": rewards,
+        "network:deposits": -claimed - rewards,
+    }
     for name, nano in balances.items():
         sums[name] = sums.get(name, 0) - nano
         kind, _, account = name.partition(":")

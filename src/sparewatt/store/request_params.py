@@ -50,6 +50,10 @@ class RequestParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ClaimParams(RequestParams, frozen=True):
     epoch: int
     """The payout batch that proves the claim."""
+    pool: int = 0
+    """Of the settlement contract: 0 for what was earned, 1 for era rewards."""
+    to_bond: bool = False
+    """Into the bond of the provider at the request's address, for which the network signs."""
 
 
 class OrderParams(RequestParams, frozen=True):

@@ -13,7 +13,7 @@ import click
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.testing.engine.batch_driver import batch_limits
 from sparewatt.testing.engine.engine import running_engine
-from sparewatt.testing.engine.settings import DIALECTS, EngineKind, EngineSettings
+from sparewatt.testing.engine.settings import CAPABILITIES, DIALECTS, EngineKind, EngineSettings
 
 _RATE = click.FloatRange(min=0)
 
@@ -46,7 +46,7 @@ _RATE = click.FloatRange(min=0)
     "--capability",
     "capabilities",
     multiple=True,
-    default=get_args(Capability),
+    default=CAPABILITIES,
     show_default=False,
     type=click.Choice(get_args(Capability)),
     help="What it advertises; may be repeated. Default: everything.",

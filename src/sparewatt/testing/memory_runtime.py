@@ -24,6 +24,7 @@ from sparewatt.node.leases.runtime.model import (
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     OutputStream,
     PortUnreachable,
     RestartRule,
@@ -218,13 +219,16 @@ class MemoryRuntime:
 
     def _make(self, plan: ContainerPlan) -> _MemoryContainer:
         if not self.can.limits:
-            raise StartRefused("no lease can be started here")
+            raise MachineUnable("no lease can be started here")
         if plan.image not in self._engine.images:
             raise ImageUnavailable(f"{plan.image} is not on this machine")
         if plan.command[:1] != (PROGRAM,):
             raise StartRefused(f"there is no program {plan.command[:1]}")
         seen = LeaseContainer(
-            container_id=f"{next(self._engine.ids):064x}", label=plan.label, state=ContainerState.CREATED
+            container_id=f"{next(self._engine.ids):064x}",
+            label=plan.label,
+            state=ContainerState.CREATED,
+            content=plan.content,
         )
         return _MemoryContainer(plan, seen, self._program(plan, ()))
 

@@ -19,17 +19,17 @@ the failure has cost it a bond by then, and the new identity needs another.
 from __future__ import annotations
 
 import enum
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from sparewatt.trust.lower_bound import BILLION, UNIT, day_weights, mean_ppm, wilson_lower_ppm
+from sparewatt.trust.node_record import RecordFacet
 
 DAY_S = 86_400
 HALF_LIFE_DAYS = 30
 EARLY_S = 60
 """A renter that closes sooner after the start found nothing of use."""
-UNIT = 10**6
-"""Counts are in millionths."""
 UNIT_S = 3_600
 RENTER_UNITS_MAX = 3 * UNIT
 DAY_UNITS_MAX = 4 * UNIT
@@ -44,12 +44,6 @@ _DECAY_DAYS_MAX = 8 * HALF_LIFE_DAYS
 """Older terms do not count: less than half a percent of a unit is left."""
 _DAILY = 977_159_968
 """2^(-1/30) in billionths."""
-_BILLION = 10**9
-_SCALE = 10**6
-"""The bound is computed in millionths of a unit's millionth, so that rounding is far below one part per million."""
-_Z = 1_644_900 * _SCALE
-"""5 % of a normal distribution lie below -1.6449."""
-_Z2 = 2_705_696 * _SCALE
 
 
 class TermResult(enum.StrEnum):
@@ -91,6 +85,18 @@ def keep_term(terms: Sequence[EndedTerm], ended: EndedTerm) -> tuple[EndedTerm, 
 
 def lease_reputation_ppm(terms: Iterable[EndedTerm], *, unix_s: int) -> int:
     """At a time of the chain: that of a block, so that all who know its events agree."""
+    return lower_bound_ppm(*term_units(terms, unix_s=unix_s))
+
+
+def lease_facet(terms: Iterable[EndedTerm], *, unix_s: int) -> RecordFacet:
+    """The same as one facet of a node's record: what validators post is its lower bound."""
+    served, failed = term_units(terms, unix_s=unix_s)
+    score = mean_ppm(PRIOR_UNITS + served, failed)
+    return RecordFacet("leases", served, failed, score, lower_bound_ppm(served, failed))
+
+
+def term_units(terms: Iterable[EndedTerm], *, unix_s: int) -> tuple[int, int]:
+    """Served and failed, in millionths of a unit, after forgetting."""
     today = unix_s // DAY_S
     served: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     failed = 0
@@ -102,17 +108,12 @@ def lease_reputation_ppm(terms: Iterable[EndedTerm], *, unix_s: int) -> int:
             early[term.renter] = max(early.get(term.renter, 0), _decayed(EARLY_UNITS, today - day))
         elif term.result is not TermResult.SERVED:
             failed += _decayed(UNIT, today - day)
-    return lower_bound_ppm(_served_units(served, today), failed + sum(early.values()))
+    return _served_units(served, today), failed + sum(early.values())
 
 
 def lower_bound_ppm(served: int, failed: int) -> int:
     """Wilson's lower bound for counts in millionths, with the newcomer's prior."""
-    done = (UNIT + PRIOR_UNITS + served) * _SCALE
-    broken = (UNIT + failed) * _SCALE
-    total = done + broken
-    one = UNIT * _SCALE
-    root = math.isqrt((done * broken // total + _Z2 // 4) * one)
-    return UNIT * (done + _Z2 // 2 - _Z * root // one) // (total + _Z2)
+    return wilson_lower_ppm(PRIOR_UNITS + served, failed)
 
 
 def _units(term: EndedTerm) -> int:
@@ -133,14 +134,7 @@ def _served_units(served: dict[int, dict[str, int]], today: int) -> int:
 
 def _decayed(units: int, age_days: int) -> int:
     """A term that ended after the block it is judged at counts in full."""
-    return 0 if age_days > _DECAY_DAYS_MAX else units * _WEIGHTS[max(0, age_days)] // _BILLION
-
-
-def _weights() -> tuple[int, ...]:
-    weights = [_BILLION]
-    while len(weights) <= _DECAY_DAYS_MAX:
-        weights.append(weights[-1] * _DAILY // _BILLION)
-    return tuple(weights)
+    return 0 if age_days > _DECAY_DAYS_MAX else units * _WEIGHTS[max(0, age_days)] // BILLION
 
 
 class _Kind(enum.Enum):
@@ -160,7 +154,7 @@ def _kind(term: EndedTerm) -> _Kind:
 
 
 _KEPT = {_Kind.SERVED: SERVED_KEPT, _Kind.EARLY: EARLY_KEPT, _Kind.FAILED: FAILED_KEPT}
-_WEIGHTS = _weights()
+_WEIGHTS = day_weights(_DAILY, days=_DECAY_DAYS_MAX)
 
 NEWCOMER_REPUTATION_PPM = lower_bound_ppm(0, 0)
 """Of a provider without a record: about 0.44. A record of thirty units has twice that."""

@@ -15,6 +15,8 @@ const chat = {
   ],
   max_tokens: 12,
 };
+// More tokens than the context has, which only the model server can count.
+const LONG = [{ role: "user", content: "word ".repeat(9000) }];
 const create = (changes) => client.chat.completions.create({ ...chat, ...changes });
 
 function whole(answer) {
@@ -101,7 +103,10 @@ const report = {
   unknown_model_retrieved: await errorOf(() => client.models.retrieve("no-such-model")),
   unknown_model_streamed: await errorOf(() => create({ ...unknown, stream: true })),
   malformed: await errorOf(() => create({ max_tokens: "many" })),
-  malformed_for_the_model: await errorOf(() => create({ temperature: "hot" })),
+  malformed_for_the_model: await errorOf(() => create({ temperature: 99 })),
+  overflow: await errorOf(() => create({ messages: LONG })),
+  overflow_streamed: await errorOf(() => create({ messages: LONG, stream: true })),
+  overflow_of_a_text: await errorOf(() => client.completions.create({ model, prompt: LONG[0].content })),
   aborted: await aborted(create({ stream: true, max_tokens: 8000, ignore_eos: true })),
   after_abort: whole(await create({})),
 };

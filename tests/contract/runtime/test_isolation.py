@@ -8,9 +8,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sparewatt.core.clock import SystemClock
@@ -21,14 +23,18 @@ from sparewatt.node.leases.runtime.egress_table import AGENT_PORT, TableRefused
 from sparewatt.node.leases.runtime.egress_table import TABLE as PRODUCT_TABLE
 from sparewatt.node.leases.runtime.egress_trial import own_address, read_connects
 from sparewatt.node.leases.runtime.engine import ContainerEngine
+from sparewatt.node.leases.runtime.engine_containers import EngineContainers
 from sparewatt.node.leases.runtime.model import (
     ContainerState,
+    EngineUnavailable,
     LeaseContainer,
     RestartRule,
     RuntimeAbility,
     StartRefused,
 )
+from sparewatt.node.leases.runtime.naming import container_name
 from sparewatt.node.leases.runtime.probe_container import ProbeContainer, sweep_probes
+from sparewatt.node.leases.runtime.vanished import VANISHED_S
 from tests.contract.runtime.conftest import TABLE, RuntimeRig
 from tests.waiting import until
 
@@ -150,6 +156,38 @@ async def test_a_table_that_somebody_flushes_is_soon_back(real: RuntimeRig) -> N
     assert TABLE in listed_tables()
     flush_table()
     await until(lambda: TABLE in listed_tables())
+
+
+async def wait_until_gone(rig: RuntimeRig, lease: LeaseContainer) -> None:
+    """While it is removed, podman shows it to nobody, and says neither that it is there nor that it is not."""
+    async with asyncio.timeout(3 * VANISHED_S):
+        while True:
+            with suppress(EngineUnavailable):
+                if await rig.runtime.container(lease.label) is None:
+                    return
+            await asyncio.sleep(0.1)
+
+
+async def test_a_program_that_ends_after_its_monitor_was_killed_is_not_shown_as_running_for_ever(
+    real: RuntimeRig, podman: Path
+) -> None:
+    """podman hears of the end from the monitor alone, and cannot start such a container again."""
+    other, lease = await real.start(*LONG), await real.start(*LONG)
+    engine = ContainerEngine(podman)
+    found = await EngineContainers(engine).inspect(container_name(lease.label))
+    await engine.close()
+    assert found is not None
+    program = psutil.Process(found["State"]["Pid"])
+    monitor = program.parent()
+    assert monitor is not None
+    assert monitor.name() == "conmon"
+    monitor.kill()
+    await until(lambda: not monitor.is_running())
+    program.kill()
+    await wait_until_gone(real, lease)
+    again = await real.runtime.start(replace(real.plan(*LONG), label=lease.label))
+    assert again.state is ContainerState.RUNNING
+    assert (await real.runtime.container(other.label)) is not None
 
 
 async def test_a_removed_lease_leaves_neither_bridge_nor_network(real: RuntimeRig) -> None:

@@ -15,12 +15,15 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.core.errors import ContractsOutdated, InsufficientCredits, InvalidField, UnprocessableContent
 from sparewatt.core.money import Nano
 from sparewatt.localnet.anvil import Anvil
+from sparewatt.protocol.address_proof import address_proof_digest
+from sparewatt.protocol.signing import SigningKey
 from tests.integration.chain.bookkeeping import EXIT_S, RECEIVER, Bookkeeping, quick_plan
 from tests.integration.chain.money_walk import walk_with_mishaps
 from tests.integration.chain.settling import OWNER, USER, open_settling
 from tests.integration.chain.stepped_chain import DOLLAR
 
 T = TypeVar("T")
+OWN = SigningKey(bytes(31) + b"\x79")
 
 
 @pytest.fixture
@@ -218,6 +221,19 @@ async def test_a_gateway_withdraws_collects_and_audits(books: Bookkeeping) -> No
     assert (await service.holdings(USER)).owed == 5_000_000
     await while_it_works(books, service.collect(USER, reference="back"))
     assert await books.balance(f"credits:{USER}") == 16 * DOLLAR
+
+
+async def test_without_a_receiver_an_account_with_its_own_address_is_paid_there(books: Bookkeeping) -> None:
+    """What came by the held address leaves by its key, and would stay at an address that the account has given up."""
+    await books.deposit(5, "one")
+    proof = OWN.sign(address_proof_digest(OWN.address, USER, chain_id=books.settling.chain_id))
+    await books.service.set_own_address(USER, OWN.address, proof)
+    asking = books.service.withdraw(USER, Nano(2 * DOLLAR), receiver=None, reference="w")
+    row = await while_it_works(books, asking)
+    await books.until_paid_out()
+    await books.until_ended(row.id)
+    assert await books.settling.tokens_at(OWN.address) == 2_000_000
+    await books.check()
 
 
 async def test_credits_that_never_were_on_the_chain_cannot_leave_by_it_and_stay_free(books: Bookkeeping) -> None:

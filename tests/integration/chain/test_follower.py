@@ -14,7 +14,7 @@ from sparewatt.core.errors import ChainRefused, ChainUnavailable, WrongChain
 from sparewatt.evm.model import RawLog
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.protocol.contracts.chain_events import ChainEvent
-from sparewatt.store.chain import BLOCKS_KEPT
+from sparewatt.store.chain import BLOCKS_KEPT, OutboxState
 from tests.integration.chain.setting import Setting, open_setting
 
 
@@ -178,6 +178,32 @@ async def test_an_event_is_not_delivered_before_its_depth(setting: Setting) -> N
     await fill(setting, 1)
     await delivery.step()
     assert seen == []
+
+
+async def test_an_event_that_a_local_chain_has_not_saved_is_not_delivered_however_deep(setting: Setting) -> None:
+    seen: list[int] = []
+
+    async def see(event: ChainEvent) -> None:
+        seen.append(event.args["number"])
+
+    delivery = EventDelivery(setting.store, reader="careful", names=["echo.Noted"], depth=1, handle=see)
+    index = await setting.store.index()
+    assert index is not None
+    await setting.store.set_saved_block(index.block_number)
+    waiting = await setting.enqueue(1)
+    for _ in range(5):
+        await setting.sender.step()
+        await setting.client.request("evm_mine")
+        await setting.follower.catch_up()
+        await delivery.step()
+    row = await setting.store.find(waiting)
+    assert (row is not None and row.state, seen) == (OutboxState.MINED, [])
+    assert await setting.store.has_fresh_events(depth=1)
+    await setting.store.set_saved_block(None)
+    await setting.until_final(waiting)
+    await delivery.step()
+    assert seen == [1]
+    assert not await setting.store.has_fresh_events(depth=1)
 
 
 async def test_another_chain_is_refused_until_it_is_told_to_take_the_place(setting: Setting, anvil: Anvil) -> None:

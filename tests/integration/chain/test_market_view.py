@@ -16,6 +16,7 @@ from sparewatt.core.clock import SystemClock
 from sparewatt.leasing.market_index import MarketIndex
 from sparewatt.localnet.anvil import Anvil
 from sparewatt.market.chain_records import LeaseState, OrderState, RegistryStatus
+from sparewatt.protocol.contracts.match import Down
 from sparewatt.store.database import Database
 from tests.integration.chain.market_scene import (
     ALICE,
@@ -136,6 +137,32 @@ async def test_a_lease_that_moves_to_a_stand_in_and_is_updated(market: MarketSce
     await market.check()
     assert market.view.latest.leases[order].rate_uusd == USD
     assert market.view.latest.orders[order].spec_hash == "0x" + "06" * 32
+
+
+async def test_an_outage_that_validators_found_is_counted_from_its_first_second(market: MarketScene) -> None:
+    """No event of the contracts names that second: the fold has it from where the pay was stopped."""
+    order = await market.order(terms=replace(TERMS, ignore=()))
+    await market.match(order, {ALICE.address: USD, BOB.address: 2 * USD})
+    certificate = market.view.latest.orders[order].certificate
+    assert certificate is not None
+    lease_id, record = bytes.fromhex(order[2:]), certificate.record.values()
+    await market.send(NODE_KEYS[ALICE.address], "deployment_order", "confirm_start", lease_id, b"\5" * 32)
+    await market.follow()
+    started = market.view.latest.leases[order].running_since
+    await market.wait(100)
+    votes = market.votes(Down(lease_id, 1, ALICE.address, started + 70))
+    await market.send(RENTER, "lease_moves", "hand_over", lease_id, record, 17, started + 70, votes, b"")
+    bob = NODE_KEYS[BOB.address]
+    await market.send(bob, "lease_moves", "take_over", lease_id, record, 1, b"")
+    await market.send(bob, "deployment_order", "confirm_start", lease_id, b"\5" * 32)
+    await market.follow()
+    lease = market.view.latest.leases[order]
+    assert (lease.uptime.running_s, lease.uptime.outages) == (70, 1)
+    assert lease.uptime.down_s == lease.running_since - started - 70
+    assert [term.provider for term in lease.terms] == [ALICE.address, BOB.address]
+    stream = market.view.latest.streams[order]
+    assert stream.charged_uusd == USD * 70 // 3_600
+    assert stream.net_of == {ALICE.address: stream.charged_uusd - stream.fee_uusd}
 
 
 async def test_an_order_that_nobody_matches_expires(market: MarketScene) -> None:

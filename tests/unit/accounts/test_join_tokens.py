@@ -17,16 +17,22 @@ OWNER = AccountId("acc_owner")
 
 class TokenDatabase(ListDatabase):
     def __init__(
-        self, *, registered: bool = False, closed: bool = False, verdict: JoinTokenVerdict = "accepted"
+        self,
+        *,
+        registered: bool = False,
+        closed: bool = False,
+        verdict: JoinTokenVerdict = "accepted",
+        lease_order: str | None = None,
     ) -> None:
         super().__init__()
         self.closed = closed
         self.registered = registered
         self.verdict = verdict
+        self.lease_order = lease_order
         self.exchanged: list[tuple[bytes, NodeId]] = []
 
     async def find_node_owner(self, node_id: NodeId) -> NodeOwner | None:
-        return NodeOwner(OWNER, closed=self.closed) if self.registered else None
+        return NodeOwner(OWNER, self.closed, self.lease_order) if self.registered else None
 
     async def exchange_join_token(self, hashed: bytes, node_id: NodeId) -> JoinTokenVerdict:
         self.exchanged.append((hashed, node_id))
@@ -76,3 +82,16 @@ async def test_a_bad_token_is_refused_with_its_reason(verdict: JoinTokenVerdict)
     with pytest.raises(JoinRefused) as caught:
         await tokens_over(TokenDatabase(verdict=verdict)).admit(node_id(1), TOKEN)
     assert caught.value.reason == f"token_{verdict}"
+
+
+@pytest.mark.parametrize("registered", [True, False])
+async def test_a_node_of_a_lease_that_is_over_is_refused_also_with_its_key_or_a_token_left_over(
+    registered: bool,  # noqa: FBT001 (a parameter of the test)
+) -> None:
+    database = TokenDatabase(registered=registered, lease_order="0x1")
+    tokens = JoinTokens(database, rng=seeded(1), is_lease_over=lambda order: order == "0x1")
+    with pytest.raises(JoinRefused) as caught:
+        await tokens.admit(node_id(1), TOKEN)
+    assert caught.value.reason == "lease_over"
+    going_on = JoinTokens(TokenDatabase(registered=registered, lease_order="0x2"), rng=seeded(1))
+    assert await going_on.admit(node_id(1), TOKEN) == OWNER

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparewatt.chain.process import ChainWorker
+from sparewatt.chain.process import ChainWorker, read_saved_block
 from sparewatt.chain.settings import ChainSettings
 from sparewatt.core.errors import ChainRefused, ChainUnavailable
 from sparewatt.core.rng import seeded
@@ -53,3 +53,13 @@ async def test_a_state_that_is_lost_is_left_behind(
         worker = ChainWorker(settings, anything, anything, clock=ManualClock(), rng=seeded(1))
         await worker.work(asyncio.Event())
         assert chain.requests == requests
+
+
+def test_a_chain_whose_file_cannot_be_read_has_saved_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "saved-block"
+    assert read_saved_block(None) is None, "a chain whose blocks survive their node"
+    assert read_saved_block(file) == -1
+    file.write_bytes(b"17\n")
+    assert read_saved_block(file) == 17
+    file.write_bytes(b"")
+    assert read_saved_block(file) == -1

@@ -27,7 +27,7 @@ def test_a_login_s_key_goes_to_no_other_address() -> None:
 def test_forgetting_one_network_keeps_the_others() -> None:
     save_login(a_login("https://a.example/v1"))
     save_login(a_login("https://b.example/v1"))
-    forget_login("https://b.example/v1")
+    forget_login(a_login("https://b.example/v1"))
     assert [login.base_url for login in read_logins()] == ["https://a.example/v1"]
 
 

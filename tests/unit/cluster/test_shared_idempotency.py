@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from sparewatt.api.responses.submissions import _outcome_of
+from sparewatt.api.responses.submissions import outcome_of
 from sparewatt.cluster.peer_rpc import ProcessSlot
 from sparewatt.cluster.questions import (
     ClaimRequest,
@@ -56,7 +56,7 @@ async def send(
         return web.Response(body=b"answer")
 
     repetition = Repetition(which, digest, on_repeat=lambda: None)
-    found = await services.idempotency.once(repetition, produce or whole, outcome=_outcome_of)
+    found = await services.idempotency.once(repetition, produce or whole, outcome=outcome_of)
     return web.Response(body=found.body, headers=found.replay_headers()) if isinstance(found, CachedAnswer) else found
 
 

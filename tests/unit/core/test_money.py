@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparewatt.core.errors import InvalidAmount
-from sparewatt.core.money import MAX_NANO, NANO_PER_USD, format_usd, parse_usd, token_cost
+from sparewatt.core.money import MAX_NANO, NANO_PER_USD, format_usd, parse_usd, split_by_weight, token_cost
 
 
 @pytest.mark.parametrize(
@@ -105,3 +107,22 @@ def test_a_cost_is_rounded_down_once_and_not_per_part() -> None:
     cost = token_cost(prompt_tokens=1, completion_tokens=1, prompt_price=500_000, completion_price=500_000)
     assert cost == 1
     assert token_cost(prompt_tokens=1, completion_tokens=0, prompt_price=999_999, completion_price=0) == 0
+
+
+weights = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 10**12), min_size=1)
+
+
+@given(st.integers(0, 10**15), weights)
+def test_shares_by_weight_sum_to_the_amount_exactly(total: int, given_weights: dict[str, int]) -> None:
+    shares = split_by_weight(total, given_weights)
+    assert sum(shares.values()) == (total if any(given_weights.values()) else 0)
+    assert all(share == 0 for name, share in shares.items() if not given_weights[name])
+
+
+@given(st.integers(0, 10**6), weights, st.data())
+def test_whose_weight_alone_grows_never_gets_less(
+    total: int, given_weights: dict[str, int], data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(sorted(given_weights)))
+    grown = given_weights | {name: given_weights[name] + data.draw(st.integers(0, 10**12))}
+    assert split_by_weight(total, grown)[name] >= split_by_weight(total, given_weights)[name]

@@ -82,7 +82,7 @@ async def test_every_error_is_answered_with_all_four_keys(kind: type[SparewattEr
         ("GET", "/nowhere", 404, "not_found"),
         ("GET", "/v1", 404, "not_found"),
         ("PUT", "/v1/models", 405, "method_not_allowed"),
-        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+        ("GET", "/v1/completions", 405, "method_not_allowed"),
         ("GET", "/v1/models", 401, "invalid_api_key"),
         ("POST", "/v1/chat/completions", 401, "invalid_api_key"),
     ],
@@ -269,3 +269,23 @@ async def test_an_authorization_header_of_arbitrary_bytes_is_an_unknown_key() ->
         await writer.wait_closed()
     assert head == b"HTTP/1.1 401 Unauthorized\r\n"
     assert services.keys.authenticate(f"Bearer {USER}", unix_s=0.0).name == "user"
+
+
+async def test_a_reply_before_the_end_of_the_body_says_that_the_connection_closes() -> None:
+    """A client that does not know would send its next request into a closed socket."""
+    async with running(make_services()) as client:
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        writer.write(b"POST /v1/responses HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+    assert head.startswith(b"HTTP/1.1 401 ")
+    assert b"connection: close\r\n" in head.lower()
+
+
+async def test_a_key_may_come_in_a_header_of_its_own_on_every_route() -> None:
+    async with running(make_services()) as client:
+        assert (await client.get("/v1/models", headers={"x-api-key": USER})).status == 200
+        assert (await client.get("/v1/models", headers={"x-api-key": "sk-wrong"})).status == 401
+        chat = await client.post("/v1/chat/completions", json={}, headers={"x-api-key": USER})
+        assert chat.status == 400

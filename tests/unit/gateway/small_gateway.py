@@ -37,6 +37,7 @@ from sparewatt.store.connection_pool import ConnectionPool
 from sparewatt.store.database import Database, KeyRow, KeyTerms, StoredMatch
 from sparewatt.testing.clocks import ManualClock
 from tests.unit.inference.nodes import NOW_S
+from tests.unit.store.memory_documents import MemoryDocuments
 from tests.unit.store.memory_responses import MemoryResponses
 
 Client = TestClient[Request, Application]
@@ -96,6 +97,7 @@ class ListDatabase(Database):
         self.forgotten: set[NodeId] = set()
         self.forgotten_after_s = 0.0
         self.responses = MemoryResponses()
+        self.documents = MemoryDocuments()
 
     async def note_nodes_seen(self, node_ids: Sequence[NodeId]) -> None:
         self.forgotten.difference_update(node_ids)
@@ -144,7 +146,13 @@ class ListDatabase(Database):
         return [row for row in self.keys if row.version > version]
 
     async def insert_join_token(
-        self, hashed: bytes, *, account_id: AccountId, created_by: KeyId | None, life_s: float
+        self,
+        hashed: bytes,
+        *,
+        account_id: AccountId,
+        created_by: KeyId | None,
+        life_s: float,
+        lease_order: str | None = None,
     ) -> dt.datetime:
         return BORN + dt.timedelta(seconds=life_s)
 

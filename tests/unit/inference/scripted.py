@@ -45,8 +45,9 @@ from tests.unit.inference.nodes import MODEL, NOW_S, a_dispatched_job, a_job, a_
 
 BODY = b'{"model":"llama-3-8b","messages":[{"role":"user","content":"Hi"}]}'
 COMPLETION = (
-    b'{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"}}],'
-    b'"usage":{"prompt_tokens":5,"completion_tokens":2}}'
+    b'{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello",'
+    b'"refusal":null},"logprobs":null,"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}}'
 )
 DONE = b"data: [DONE]\n\n"
 KV_TOKEN_BYTES = 100_000
@@ -149,8 +150,9 @@ class ScriptedNode:
     def may_send_bytes(self) -> int:
         return self.opened[-1].window_bytes + self.credit_bytes - self.sent_bytes
 
-    def head(self, status: int = 200) -> None:
-        self._say(encode_message(Opcode.HEAD, JobReplyHead(status=status), stream=self._stream))
+    def head(self, status: int = 200, *, content_type: str = "application/json") -> None:
+        head = JobReplyHead(status=status, content_type=content_type)
+        self._say(encode_message(Opcode.HEAD, head, stream=self._stream))
 
     def data(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -170,8 +172,8 @@ class ScriptedNode:
         self._table.disconnect(self.id, unix_s=self._clock.unix_s())
         self.link.on_lost("the socket closed")
 
-    def begin(self, *pieces: bytes) -> None:
-        self.head()
+    def begin(self, *pieces: bytes, content_type: str = "application/json") -> None:
+        self.head(content_type=content_type)
         self.data(*pieces)
 
     def answer(self, *pieces: bytes, status: int = 200) -> None:

@@ -20,9 +20,10 @@ def money(
     balances: dict[str, int] | None = None,
     *,
     unclaimed: dict[AccountId, int] | None = None,
+    rewards: dict[AccountId, int] | None = None,
     unbooked: dict[AccountId, int] | None = None,
 ) -> MoneyOnChain:
-    return MoneyOnChain(balances or {}, unclaimed or {}, unbooked or {})
+    return MoneyOnChain(balances or {}, unclaimed or {}, rewards or {}, unbooked or {})
 
 
 def posted(on_chain: MoneyOnChain) -> dict[str, int]:
@@ -33,6 +34,16 @@ def posted(on_chain: MoneyOnChain) -> dict[str, int]:
         for name, nano in transfer.lines:
             sums[name] += nano
     return {name: nano for name, nano in sums.items() if nano}
+
+
+def test_rewards_that_were_not_claimed_are_earnings_and_those_of_strangers_leave_the_books() -> None:
+    changes = posted(money({chart.REWARD_PAYOUTS: 9_000, chart.PAYOUTS: 1_000}, unclaimed={ANN: 1}, rewards={ANN: 4}))
+    assert changes == {
+        chart.REWARD_PAYOUTS: -9_000,
+        chart.PAYOUTS: -1_000,
+        chart.earned_by(ANN): 5_000,
+        chart.DEPOSITS: 5_000,
+    }
 
 
 def test_without_money_on_the_chain_nothing_is_posted() -> None:

@@ -170,7 +170,10 @@ def test_a_claim_empties_payouts(books: Books) -> None:
     books.balances["network:payouts"] = 5_000
     books.post("settlement.Claimed", pool=0, account=HIS, amount=5, earned=5, to_bond=False)
     assert books.micro("network:payouts") == 0
-    assert books.post("settlement.Claimed", pool=1, account=HIS, amount=5, earned=5, to_bond=False).transfers == []
+    books.balances["network:reward_payouts"] = 7_000
+    books.post("settlement.Claimed", pool=1, account=HIS, amount=5, earned=5, to_bond=False)
+    books.post("settlement.Claimed", pool=1, account=NOBODY, amount=2, earned=2, to_bond=False)
+    assert (books.micro("network:reward_payouts"), books.micro("network:payouts")) == (0, 0)
 
 
 def test_an_exit_takes_the_credits_and_ends_its_hold(books: Books) -> None:

@@ -104,9 +104,10 @@ def test_a_balance_says_what_was_received_and_spent() -> None:
         reserved=zero,
         granted=n(50),
         deposited=n(40),
+        credited=n(4),
         expired=n(5),
         moved=n(7),
         promo_ends_unix_s=None,
     )
-    assert (balance.total, balance.received, balance.spent) == (40, 78, 38)
+    assert (balance.total, balance.received, balance.spent) == (40, 82, 42)
     assert balance.received - balance.spent == balance.total, "as OpenRouter's clients reckon what is left"

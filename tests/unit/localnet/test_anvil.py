@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparewatt.localnet import anvil
-from sparewatt.localnet.anvil import loadable_state
+from sparewatt.localnet.anvil import SAVE_BUSY_S, SAVE_QUIET_S, loadable_state, save_pause_s
 
 
 def block(number: int, *, born: int = 1) -> dict[str, Any]:
@@ -53,3 +53,9 @@ def test_a_chain_that_has_grown_too_large_is_not_written(monkeypatch: pytest.Mon
     monkeypatch.setattr(anvil, "CHAIN_STATE_BYTES_MAX", 10)
     with pytest.raises(ValueError, match="too large"):
         loadable_state(packed(block(0)), lambda _: None)
+
+
+def test_a_chain_with_new_blocks_is_saved_soon_again_and_a_large_one_seldom() -> None:
+    assert save_pause_s(is_new=True, took_s=0.001) == SAVE_BUSY_S
+    assert save_pause_s(is_new=True, took_s=2.0) == 8.0
+    assert save_pause_s(is_new=False, took_s=0.001) == SAVE_QUIET_S

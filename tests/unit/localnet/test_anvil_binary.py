@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sparewatt.core.errors import StartupError
-from sparewatt.localnet.anvil_binary import PACKAGES, VERSION, cache_dir, find_anvil, npm_argv
+from sparewatt.localnet.anvil_binary import PACKAGES, VERSION, find_anvil, npm_argv
+from sparewatt.machine.user_cache import cache_dir
 
 
 def program(path: Path, text: str = "#!/bin/sh\n") -> Path:

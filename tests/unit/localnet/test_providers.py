@@ -26,7 +26,7 @@ class FakeGateway:
         self.bond_fails = 0
 
     async def register_all(self, node_ids: Sequence[NodeId]) -> None:
-        await LocalProviders(self.send, self.said.append).register_all(node_ids)
+        await LocalProviders(self.send, self.said.append, "sparewatt").register_all(node_ids)
 
     def send(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.calls.append((path, body))

@@ -43,7 +43,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def said(data: Path, supervisor: FakeSupervisor, count: int = 4) -> list[str]:
     lines: list[str] = []
-    await start_validators(specs(data, count), supervisor, podman_socket=data / "podman.sock", notify=lines.append)  # type: ignore[arg-type]
+    started = specs(data, count)
+    socket_path = data / "podman.sock"
+    await start_validators(started, supervisor, podman_socket=socket_path, program="bin/sparewatt", notify=lines.append)  # type: ignore[arg-type]
     return lines
 
 
@@ -94,8 +96,8 @@ async def test_all_start(tmp_path: Path) -> None:
     supervisor = FakeSupervisor()
     (text,) = await said(tmp_path, supervisor)
     assert text.splitlines() == [
-        "4 validators are up: .venv/bin/sparewatt market validators",
-        "Rent a machine: .venv/bin/sparewatt lease create --image docker.io/library/nginx:1.27 --gpus 0 --dry-run",
+        "4 validators are up: bin/sparewatt market validators",
+        "Rent a machine: bin/sparewatt lease create --image docker.io/library/nginx:1.27 --gpus 0 --dry-run",
     ]
     assert sorted(supervisor.started) == [f"validator-{number}" for number in (1, 2, 3, 4)]
 

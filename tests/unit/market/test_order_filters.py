@@ -81,7 +81,7 @@ def test_names_and_classes_narrow_one_another() -> None:
 UNHELD = (
     *("quantizations=fp8", "data_policy=no_log", "min_throughput=40", "max_ttft_ms=800", "warm=require"),
     *("max_price=1", "order=attic", "sort=price", "weights.price=2", "allow_fallbacks=false", "allow_resume=false"),
-    *("require_parameters=true", "checks=none"),
+    *("require_parameters=true", "retention=none", "checks=none"),
 )
 
 

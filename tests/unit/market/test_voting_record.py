@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sparewatt.market.chain_records import MarketState, VoteWeight, VotingRecord
 from sparewatt.market.event_fold import apply_event
-from sparewatt.market.voting_record import CertificateVotes, CollectedVotes, RecentVotes, count_recent, count_votes
+from sparewatt.market.voting_record import (
+    CertificateVotes,
+    CollectedVotes,
+    RecentVotes,
+    count_recent,
+    count_votes,
+    votes_between,
+)
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from tests.unit.market.market_events import OPERATOR as ONE
 from tests.unit.market.market_events import ORDER, OTHER_ORDER, accepted, in_blocks, lookup, no_match, weighed
@@ -123,3 +132,23 @@ def test_an_attempt_that_the_chain_has_decided_nothing_of_is_left_out() -> None:
     forgotten = market(lookup(), no_match())
     forgotten.totals.clear()
     assert count_recent(forgotten, undecided) == {}
+
+
+# In a span of time
+
+
+def test_votes_due_and_given_are_those_of_certificates_in_the_span() -> None:
+    state = market(lookup(), accepted(), lookup(OTHER_ORDER), no_match(OTHER_ORDER))
+    times = sorted(order.certificate.accepted_at for order in state.orders.values() if order.certificate is not None)
+    assert votes_between(state, [], since=times[0], until=times[1]) == {ONE: (1, 1), OTHER: (1, 1)}
+    assert votes_between(state, [], since=times[1], until=times[1] + 1) == {ONE: (1, 1), OTHER: (0, 1)}
+    assert votes_between(state, [], since=times[1] + 1, until=times[1] + 9) == {}
+
+
+def test_a_vote_that_a_gateway_collected_was_given_in_time_and_another_one_was_not() -> None:
+    state = CERTIFIED_BY_ONE
+    late = CollectedVotes(ORDER, 0, [(OTHER_KEY, accepted_digest(state))])
+    wrong = CollectedVotes(ORDER, 0, [(OTHER_KEY, STRANGE)])
+    assert votes_between(state, [late], since=0, until=2**40)[OTHER] == (1, 1)
+    assert votes_between(state, [wrong], since=0, until=2**40)[OTHER] == (0, 1)
+    assert votes_between(state, [replace(late, attempt=1)], since=0, until=2**40)[OTHER] == (0, 1)

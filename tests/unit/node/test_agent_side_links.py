@@ -14,7 +14,7 @@ from sparewatt.link.node_end import GatewayLink
 from sparewatt.link.send_queue import SendQueue
 from sparewatt.link.sockets import Socket
 from sparewatt.node import agent as agent_module
-from sparewatt.node.agent import with_port
+from sparewatt.node.agent import link_address, with_port
 from sparewatt.protocol.link.frames import Opcode, Reject, decode_message, encode_message
 from sparewatt.protocol.link.node_report import NodeLoad
 from tests.unit.node import test_agent
@@ -165,3 +165,10 @@ async def test_the_owners_view_counts_no_job_as_foreign(tmp_path: Path) -> None:
         assert (rig.jobs.load().running, rig.jobs.load().foreign) == (1, 0)
         assert rig.jobs.load("8502").foreign == 1
         assert rig.jobs.load("8501").foreign == 0
+
+
+def test_a_node_in_a_lease_dials_its_machines_agent_and_names_the_gateways_port() -> None:
+    via = "http://10.201.0.1:47821"
+    assert link_address("http://127.0.0.1:8484", via=None) == "http://127.0.0.1:8484/link/v1"
+    assert link_address("http://127.0.0.1:8485", via=via) == f"{via}/link/v1?port=8485"
+    assert link_address("https://gateway.example", via=via) == f"{via}/link/v1?port=443"

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sparewatt.policy.check import NodeFacts
-from sparewatt.policy.fields import COMPLIANCES, SORTS, TIERS, WEIGHTS
+from sparewatt.policy.fields import COMPLIANCES, RETENTIONS, SORTS, TIERS, WEIGHTS
 from sparewatt.policy.gpus import GPU_CLASSES
 from sparewatt.policy.model import MaxPrice, NameFilter, Policy, Range
 from sparewatt.policy.quantization import QUANTIZATIONS
@@ -107,6 +107,7 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "allow_fallbacks": st.booleans(),
     "allow_resume": st.booleans(),
     "require_parameters": st.booleans(),
+    "retention": st.sampled_from(RETENTIONS),
     "checks": st.sampled_from(("none", "allowed")),
 }
 

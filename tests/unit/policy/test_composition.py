@@ -28,6 +28,8 @@ from sparewatt.policy.parser import read_line
         ("warm=prefer", "warm=any", "warm=any"),
         ("allow_fallbacks=false", "allow_fallbacks=true", "allow_fallbacks=false"),
         ("require_parameters=true", "require_parameters=false", "require_parameters=true"),
+        ("retention=hour", "retention=day", "retention=hour"),
+        ("retention=hour", "retention=none", "retention=none"),
         ("checks=none", "checks=allowed", "checks=none"),
         ("checks=allowed", "checks=none", "checks=none"),
         ("sort=price", "sort=latency", "sort=latency"),
@@ -60,6 +62,7 @@ def test_levels_compose(general: str, specific: str, both: str) -> None:
         ("allow_fallbacks=false", "allow_fallbacks=false", "allow_fallbacks=true"),
         ("allow_resume=false", "allow_resume=false", "allow_resume=true"),
         ("require_parameters=true", "require_parameters=true", "require_parameters=false"),
+        ("retention=hour", "retention=none", "retention=day"),
         ("checks=none", "checks=none", "checks=allowed"),
     ],
 )

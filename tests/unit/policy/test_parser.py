@@ -208,7 +208,7 @@ def test_an_unknown_field_of_an_object_is_refused_with_the_nearest_even_of_openr
     [
         ({"data_collection": "deny"}, Policy(data_policy="no_log"), ()),
         ({"data_collection": "allow"}, Policy(data_policy="may_log"), ()),
-        ({"data_collection": "allow", "zdr": True}, Policy(data_policy="no_log"), ()),
+        ({"data_collection": "allow", "zdr": True}, Policy(data_policy="no_log", retention="none"), ()),
         ({"zdr": False}, ANY, ()),
         ({"enforce_distillable_text": False}, ANY, ()),
         ({"sort": "exacto"}, ANY, ("sort",)),
@@ -370,7 +370,8 @@ def test_suffixes_of_a_model_are_ours_or_stay(model: str, name: str, policy: Pol
 
 def test_carriers_of_one_request_narrow_one_another_and_the_bodys_preference_holds() -> None:
     asked = read_request("m:nitro@eu", header="region=DE,US uptime>=0.9", provider={"sort": "price", "zdr": True})
-    assert asked.policy == Policy(region=frozenset({"DE"}), uptime=Range(low=0.9), sort="price", data_policy="no_log")
+    region, uptime = frozenset({"DE"}), Range(low=0.9)
+    assert asked.policy == Policy(region=region, uptime=uptime, sort="price", data_policy="no_log", retention="none")
 
 
 def test_carriers_that_contradict_one_another_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sparewatt.core.ids import KeyId
 from sparewatt.store.responses import ResponseStore
@@ -16,6 +16,13 @@ async def put(store: ResponseStore, name: str, *, key: KeyId = KEY, previous: st
 
 async def finish(store: ResponseStore, name: str, *, status: str = "completed") -> bool:
     return await store.finish(name, status=status, sealed=b"out " + name.encode())
+
+
+async def keep(store: ResponseStore, name: str, *, key: KeyId = KEY, **more: Any) -> None:
+    """For an hour, as one that is over."""
+    outcome = ("completed", b"out " + name.encode())
+    sealed = b"in " + name.encode()
+    await store.insert_transient(name, key_id=key, sealed=sealed, outcome=outcome, **{"previous_id": None} | more)
 
 
 class ResponseSuite:
@@ -85,3 +92,52 @@ class ResponseSuite:
         assert await store.heartbeat(["resp_1", "resp_2", "resp_3"]) == []
         await store.request_cancel("resp_1", key_id=KEY)
         assert await store.heartbeat(["resp_1", "resp_2"]) == ["resp_1"]
+
+    async def test_a_transient_response_is_found_until_its_hour_is_over(self, store: ResponseStore) -> None:
+        await keep(store, "resp_1")
+        await keep(store, "resp_2", life_s=-1)
+        found = await store.find("resp_1", key_id=KEY)
+        assert found is not None
+        assert (found.status, found.output, found.is_stored) == ("completed", b"out resp_1", False)
+        assert await store.find("resp_1", key_id=OTHER) is None
+        assert await store.find("resp_2", key_id=KEY) is None  # though nobody has deleted it yet
+        assert await store.find_with_ancestors("resp_2", key_id=KEY) == []
+        await store.forget_old()
+        assert not await store.delete("resp_2", key_id=KEY)
+        assert await store.delete("resp_1", key_id=KEY)
+
+    async def test_a_transient_response_is_cancelled_and_finished_like_a_stored_one(self, store: ResponseStore) -> None:
+        await store.insert_transient("resp_1", key_id=KEY, previous_id=None, sealed=b"in")
+        await store.request_cancel("resp_1", key_id=KEY)
+        assert await store.heartbeat(["resp_1"]) == ["resp_1"]
+        assert await finish(store, "resp_1", status="cancelled")
+        assert not await finish(store, "resp_1")
+
+    async def test_a_chain_goes_through_stored_and_transient_responses(self, store: ResponseStore) -> None:
+        await keep(store, "resp_1")
+        await put(store, "resp_2", previous="resp_1")
+        await finish(store, "resp_2")
+        await keep(store, "resp_3", previous_id="resp_2")
+        chain = await store.find_with_ancestors("resp_3", key_id=KEY)
+        assert [(row.id, row.is_stored) for row in chain] == [("resp_3", False), ("resp_2", True), ("resp_1", False)]
+        assert {row.id for row in await store.find_all(["resp_1", "resp_2", "resp_9"], key_id=KEY)} == {
+            "resp_1",
+            "resp_2",
+        }
+
+    async def test_the_oldest_transient_responses_of_a_key_make_room(self, store: ResponseStore) -> None:
+        await keep(store, "resp_0", key=OTHER)
+        await put(store, "resp_stored")
+        for i in range(1, 12):
+            await keep(store, f"resp_{i}", count_max=10)
+        kept = [i for i in range(12) if await store.find(f"resp_{i}", key_id=KEY) is not None]
+        assert kept == list(range(3, 12))
+        assert await store.find("resp_0", key_id=OTHER) is not None
+        assert await store.find("resp_stored", key_id=KEY) is not None
+
+    async def test_the_size_of_a_key_s_transient_responses_is_bounded(self, store: ResponseStore) -> None:
+        size = len(b"in resp_1") + len(b"out resp_1")
+        for i in range(1, 4):
+            await keep(store, f"resp_{i}", bytes_max=2 * size)
+        assert await store.find("resp_3", key_id=KEY) is not None
+        assert await store.find("resp_1", key_id=KEY) is None

@@ -15,13 +15,13 @@ from sparewatt.trust.lease_record import (
     NEWCOMER_REPUTATION_PPM,
     NEWCOMER_UPTIME_PPM,
     SERVED_KEPT,
-    UNIT,
     EndedTerm,
     TermResult,
     keep_term,
     lease_reputation_ppm,
     lower_bound_ppm,
 )
+from sparewatt.trust.lower_bound import UNIT
 
 NOW_S = 20_000 * DAY_S + 500
 DOLLAR_UUSD = 1_000_000

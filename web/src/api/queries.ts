@@ -58,6 +58,9 @@ export const useNodes = (isLoggedIn: boolean, everyMs = REFRESH_MS) => useGetAll
 export const useNode = (id: string) => useGet<schema.Node>(nodePath(id), REFRESH_FAST_MS);
 export const useUptime = (id: string) => useGet<schema.UptimeCalendar>(`${nodePath(id)}/history`, 60_000);
 export const useReputation = (id: string) => useGet<schema.NodeReputation>(`${nodePath(id)}/reputation`);
+export const useTrust = (id: string) => useGet<schema.NodeTrust>(`${nodePath(id)}/trust`);
+export const useTiers = () => useGet<schema.TierTable>("/v1/tiers");
+export const useRewards = () => useGet<schema.AccountRewardList>("/v1/rewards?limit=100");
 export const useMatchReport = (id: string | null) => useGet<schema.NodeMatchReport>(id && `${nodePath(id)}/why`);
 export const useMatches = (isLoggedIn: boolean) => useGet<schema.MatchList>(isLoggedIn ? "/v1/matches?limit=100" : null, REFRESH_FAST_MS);
 export const useMatch = (id: string | null) =>
@@ -80,6 +83,8 @@ export const useNodeJobs = (id: string) =>
 export const PROVIDERS_PATH = "/v1/providers";
 export const useProviders = () => useGet<schema.ProviderList>(PROVIDERS_PATH, 5_000);
 export const useEarningsSummary = () => useGet<schema.EarningsSummaryReply>("/v1/earnings/summary", REFRESH_FAST_MS);
+/** Only where there is a chain. */
+export const useLeaseIncome = (hasChain: boolean) => useGet<schema.LeaseIncomeList>(hasChain ? "/v1/earnings/leases" : null, REFRESH_FAST_MS);
 export const useVersion = () => useGet<schema.VersionInfo>("/version", false);
 
 export type WhichOrders = "all" | "open";
@@ -100,8 +105,9 @@ export const useMarketOrder = (id: string) =>
     refetchInterval: (query) => (query.state.data?.state === "open" ? AUCTION_REFRESH_MS : MARKET_REFRESH_MS),
     retry: false,
   });
-export const useMarketLeases = (which: WhichOrders) => useGet<schema.MarketLeaseList>(`/v1/market/leases${listed(which)}`, MARKET_REFRESH_MS);
-export const useMarketProviders = () => useGet<schema.MarketProviderList>("/v1/market/providers?limit=200");
+export const useMarketLeases = (which: WhichOrders, isWanted = true) =>
+  useGet<schema.MarketLeaseList>(isWanted ? `/v1/market/leases${listed(which)}` : null, MARKET_REFRESH_MS);
+export const useMarketProviders = (isWanted = true) => useGet<schema.MarketProviderList>(isWanted ? "/v1/market/providers?limit=200" : null);
 export const useMarketValidators = () => useGet<schema.MarketValidatorList>("/v1/market/validators", REFRESH_FAST_MS);
 export const useMarketTables = () => useGet<schema.MarketTables>("/v1/market/tables", false);
 /** The newest attempt, for a list: of an auction that runs, it is asked again and again. */

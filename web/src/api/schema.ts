@@ -4,7 +4,7 @@
 export type ActorName = "network" | "provider" | "renter" | "validators";
 export type BondSource = "credits" | "earnings";
 export type BudgetPeriod = "day" | "month" | "week";
-export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "vision";
+export type Capability = "chat" | "completions" | "continue_prefill" | "continue_raw" | "embeddings" | "json_schema" | "logprobs" | "responses" | "tools" | "tools_generic" | "vision";
 export type CheckStateName = "barred" | "passing" | "suspect" | "unchecked";
 export type ChosenStatus = "active" | "left" | "maintenance";
 export type DepositWarningName = "deposit_empty" | "deposit_low";
@@ -20,11 +20,13 @@ export type LimitReset = "daily" | "monthly" | "weekly";
 export type MatchBidState = "certified" | "committed" | "eligible" | "lost" | "refused" | "rejected" | "standby" | "uncertified" | "unrevealed" | "won";
 export type MatchPhaseName = "certified" | "commit" | "matched" | "over" | "reveal" | "unmatched" | "vote";
 export type MatcherFilterName = "accepting" | "capacity" | "checked" | "context" | "measured" | "model" | "not_tried" | "online" | "shortlist" | "timed" | "vram";
+export type MessageStopReason = "end_turn" | "max_tokens" | "refusal" | "stop_sequence" | "tool_use";
 export type ModelState = "loading" | "on_disk" | "warm";
 export type NodeStateName = "busy" | "draining" | "offline" | "online" | "paused" | "suspect";
 export type OrderStateName = "closed" | "expired" | "matched" | "open" | "unmatched";
 export type OutcomeName = "cancelled" | "done" | "failed" | "refused" | "running" | "timed_out";
 export type PhaseName = "certified" | "commit" | "over" | "reveal" | "vote";
+export type ProgramPhaseName = "exited" | "failed" | "paused" | "pulling" | "restarting" | "running" | "starting" | "stopped" | "waiting";
 export type ProviderStatusName = "active" | "left" | "maintenance" | "registered" | "suspended" | "unregistered";
 export type RegistryStatusName = "active" | "left" | "maintenance" | "registered" | "suspended";
 export type RejectionName = "already_tried" | "draining" | "full" | "no_model" | "not_measured" | "not_shortlisted" | "not_timed" | "offline" | "prompt_too_long" | "suspended" | "too_little_vram";
@@ -32,6 +34,7 @@ export type ResponseStatus = "cancelled" | "completed" | "failed" | "in_progress
 export type RoleName = "operator" | "owner" | "user";
 export type ScopeName = "admin" | "inference" | "lease" | "node";
 export type SortName = "latency" | "price" | "throughput";
+export type TierName = "community" | "datacenter" | "verified";
 export type VerdictKindName = "probe" | "rerun";
 export type VerdictResultName = "failed" | "passed";
 
@@ -62,12 +65,60 @@ export interface AccountList {
   data: AccountInfo[];
 }
 
+/** What one node of the account got in one era. */
+export interface AccountReward {
+  era: number;
+  until: number;
+  node: string;
+  availability_micro: number;
+  uptime_micro: number;
+  quality_micro: number;
+  total_micro: number;
+  total_usd: string;
+}
+
+/** Newest first. */
+export interface AccountRewardList {
+  object: "list";
+  data: AccountReward[];
+  next: string | null;
+  waiting_micro: number;
+  waiting_usd: string;
+  posted_micro: number;
+  posted_usd: string;
+  claimed_micro: number;
+  claimed_usd: string;
+}
+
 /** An amount, either as `usd` or as `nano`. */
 export interface AmountBody {
   usd?: string | number | null;
   nano?: number | null;
   currency?: string;
   id?: string | null;
+}
+
+export interface AnthropicError {
+  type: "error";
+  error: { type: string; message: string; };
+  request_id: string;
+}
+
+/** A model as Anthropic's clients read it: to a request with the header `anthropic-version`. */
+export interface AnthropicModel {
+  type: "model";
+  id: string;
+  display_name: string;
+  created_at: string;
+  lifecycle: "active";
+  max_input_tokens: number | null;
+}
+
+export interface AnthropicModelList {
+  data: AnthropicModel[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
 }
 
 /** An API key without the key itself. A limit of null is none of the key's own. */
@@ -90,6 +141,18 @@ export interface ApiKey {
 export interface ApiKeyList {
   object: "list";
   data: ApiKey[];
+}
+
+/** An answer in Anthropic's shape. */
+export interface AssistantMessage {
+  id: string;
+  type: "message";
+  role: "assistant";
+  model: string;
+  content: Record<string, unknown>[];
+  stop_reason: MessageStopReason | null;
+  stop_sequence: string | null;
+  usage: MessageUsage;
 }
 
 /** What one node earned with one attempt of a job. Fee and both nets sum to what the payer paid for the attempt. */
@@ -384,6 +447,27 @@ export interface ContinuationPoint {
   chars: number;
 }
 
+export interface ConversationChange {
+  metadata: Record<string, string> | null;
+}
+
+export interface ConversationDeletion {
+  id: string;
+  object: "conversation.deleted";
+  deleted: boolean;
+}
+
+export interface ConversationId {
+  id: string;
+}
+
+export interface ConversationObject {
+  id: string;
+  object: "conversation";
+  created_at: number;
+  metadata: Record<string, string>;
+}
+
 export interface CreatedKey {
   id: string;
   account_id: string;
@@ -540,6 +624,73 @@ export interface EmbeddingRequest {
   provider?: Record<string, unknown>;
 }
 
+export interface Era {
+  era: number;
+  since: number;
+  until: number;
+  pool_micro: number;
+  pool_usd: string;
+  given_micro: number;
+  given_usd: string;
+  carried_nano: number;
+  inputs_hash: string;
+  epoch: number | null;
+  root: string | null;
+  state: "claimable" | "empty" | "posted" | "ready";
+}
+
+/** Everything that an era's rewards follow from. */
+export interface EraInputs {
+  era: number;
+  since: number;
+  until: number;
+  rule: RewardRule;
+  held_nano: number;
+  inference_fees_nano: number;
+  lease_fees_nano: number;
+  nodes: NodeEraInputs[];
+  validators: ValidatorEraInputs[];
+}
+
+/** Newest first. */
+export interface EraList {
+  object: "list";
+  data: Era[];
+  next: string | null;
+  held_usd: string;
+  held_nano: number;
+  era_s: number;
+}
+
+/** An era with everything that it was computed from, and everything that follows. */
+export interface EraReply {
+  era: number;
+  since: number;
+  until: number;
+  pool_micro: number;
+  pool_usd: string;
+  given_micro: number;
+  given_usd: string;
+  carried_nano: number;
+  inputs_hash: string;
+  epoch: number | null;
+  root: string | null;
+  state: "claimable" | "empty" | "posted" | "ready";
+  inputs: EraInputs;
+  rewards: EraRewards;
+}
+
+/** What follows from an era's inputs. */
+export interface EraRewards {
+  era: number;
+  pool_micro: number;
+  validators_micro: number;
+  given_micro: number;
+  carried_nano: number;
+  nodes: NodeReward[];
+  validators: ValidatorReward[];
+}
+
 export interface Error {
   error: { message: string; type: string; param: string | null; code: string | null; };
 }
@@ -557,6 +708,16 @@ export interface ExecRequest {
   tty?: boolean;
   columns?: number;
   rows?: number;
+}
+
+/** Shares in millionths. Other accounts get them rounded to a tenth. */
+export interface FacetReport {
+  name: "availability" | "completion" | "correctness" | "leases" | "speed";
+  score_ppm: number;
+  lower_ppm: number;
+  good?: number;
+  bad?: number;
+  rule: string;
 }
 
 /** The newest auction of a lease order, with what its accepted certificate says. All of it is on the chain. */
@@ -887,6 +1048,8 @@ export interface Lease {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
+  program: LeaseProgram | null;
 }
 
 export interface LeaseActBody {
@@ -907,6 +1070,7 @@ export interface LeaseBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
   id?: string | null;
 }
@@ -955,6 +1119,8 @@ export interface LeaseDetails {
   max_spend_usd: string | null;
   money: LeaseMoney | null;
   ending: LeaseEnding | null;
+  uptime: LeaseUptime | null;
+  program: LeaseProgram | null;
   content: Record<string, unknown>;
   content_hash: string;
   missing_secrets: string[];
@@ -996,6 +1162,29 @@ export interface LeaseExtendBody {
   max_spend?: number | string | null;
   dry_run?: boolean;
   id?: string | null;
+}
+
+/** One lease of one of your providers. Times are Unix seconds of the chain. */
+export interface LeaseIncome {
+  id: string;
+  provider: string;
+  node: string;
+  state: LeaseStateName | "left";
+  hourly_usd: string;
+  placed_at: number;
+  left_at: number | null;
+  ends_at: number | null;
+  earned_usd: string;
+  due_usd: string;
+}
+
+export interface LeaseIncomeList {
+  object: "list";
+  data: LeaseIncome[];
+  earned_usd: string;
+  due_usd: string;
+  hourly_usd: string;
+  leases: number;
 }
 
 export interface LeaseList {
@@ -1070,7 +1259,19 @@ export interface LeaseOrderBody {
   policy?: Record<string, unknown> | string;
   max_spend?: number | string | null;
   egress?: EgressName;
+  gateway?: boolean;
   name?: string | null;
+}
+
+/** What the provider says of what runs in a lease. Its log, a command or a port show whether that is true. */
+export interface LeaseProgram {
+  phase: ProgramPhaseName | null;
+  since: number | null;
+  trouble: string | null;
+  exit_code: number | null;
+  restarts: number;
+  confirmed_running: boolean | null;
+  warning: string | null;
 }
 
 /** What an order would meet and cost. Nothing was sent or held. */
@@ -1169,6 +1370,10 @@ export interface LeaseTopUpBody {
 export interface LeaseUpdateBody {
   hourly_usd?: number | string | null;
   duration?: string | number | null;
+  image?: string | null;
+  command?: string[] | string | null;
+  env?: Record<string, string | number | boolean> | string[];
+  unset?: string[];
   max_spend?: number | string | null;
   dry_run?: boolean;
   id?: string | null;
@@ -1181,6 +1386,26 @@ export interface LeaseUpdated {
   top_up: LeaseRequestInfo | null;
   accepted: boolean;
   lease: Lease;
+}
+
+/** How much of the time since its first start it ran, of that in which it was to run; by the chain's events. */
+export interface LeaseUptime {
+  as_of: number;
+  percent: string;
+  running_s: number;
+  down_s: number;
+  paused_s: number;
+  waiting_s: number;
+  outages: number;
+  credit: LeaseUptimeCredit | null;
+}
+
+/** What the operator's fund credits the renter of a lease that ended below 99.9 %. */
+export interface LeaseUptimeCredit {
+  state: "credited" | "due" | "none";
+  usd: string;
+  text: string;
+  at: number | null;
 }
 
 export interface LedgerAudit {
@@ -1214,6 +1439,15 @@ export interface Liveness {
 export interface LoginBody {
   email: string;
   password: string;
+}
+
+export interface LoginLink {
+  url: string;
+  expires_at: number;
+}
+
+export interface LoginLinkBody {
+  token: string;
 }
 
 export interface LogoutResult {
@@ -1565,6 +1799,51 @@ export interface MatchVoter {
   problem: string | null;
 }
 
+export interface MessageCountRequest {
+  model: string;
+  messages: ({ role: "user" | "assistant" | "system"; content: string | Record<string, unknown>[]; })[];
+  system?: string | Record<string, unknown>[] | null;
+  stream?: boolean | null;
+  stop_sequences?: string[] | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: Record<string, unknown> | null;
+  thinking?: { type: "enabled" | "adaptive" | "disabled"; } | null;
+  output_config?: Record<string, unknown> | null;
+  provider?: Record<string, unknown>;
+}
+
+export interface MessageTokenCount {
+  input_tokens: number;
+}
+
+export interface MessageUsage {
+  input_tokens: number;
+  cache_creation_input_tokens: number;
+  cache_read_input_tokens: number;
+  output_tokens: number;
+  cost?: number;
+}
+
+export interface MessagesRequest {
+  model: string;
+  messages: ({ role: "user" | "assistant" | "system"; content: string | Record<string, unknown>[]; })[];
+  system?: string | Record<string, unknown>[] | null;
+  stream?: boolean | null;
+  stop_sequences?: string[] | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  top_k?: number | null;
+  tools?: Record<string, unknown>[] | null;
+  tool_choice?: Record<string, unknown> | null;
+  thinking?: { type: "enabled" | "adaptive" | "disabled"; } | null;
+  output_config?: Record<string, unknown> | null;
+  provider?: Record<string, unknown>;
+  max_tokens: number | null;
+}
+
 export interface Model {
   id: string;
   object: "model";
@@ -1678,8 +1957,18 @@ export interface NetworkTotals {
   first_token_ms: number | null;
 }
 
+export interface NewConversation {
+  metadata?: Record<string, string> | null;
+  items?: Record<string, unknown>[] | null;
+}
+
+export interface NewConversationItems {
+  items: Record<string, unknown>[];
+}
+
 export interface NewJoinToken {
   life_s?: number;
+  lease?: string | null;
 }
 
 /** The name and limits of a new key, and what it may do. */
@@ -1756,6 +2045,25 @@ export interface NodeClaims {
   vram_bytes: number;
   tflops: number;
   hourly_usd: string | null;
+}
+
+/** What gateways counted of one node in one era. */
+export interface NodeEraInputs {
+  node: string;
+  payee: string | null;
+  gpu_class: string;
+  gpu_units: number;
+  tier: TierName;
+  up_s: number;
+  known_s: number;
+  days: number;
+  done: number;
+  failed: number;
+  checks_passed: number;
+  checks_failed: number;
+  payers_micro: number[];
+  payers_done: number[];
+  fees_micro: number;
 }
 
 export interface NodeFailureCount {
@@ -1838,10 +2146,51 @@ export interface NodeReputation {
   causes?: NodeFailureCount[];
 }
 
+/** One node's part, with every factor of its weight. */
+export interface NodeReward {
+  node: string;
+  payee: string | null;
+  claimed_units: number;
+  worked_units: number;
+  idle_units: number;
+  verified_units: number;
+  tier_ppm: number;
+  availability_ppm: number;
+  ramp_ppm: number;
+  quality_ppm: number;
+  weight: number;
+  most_micro: number;
+  availability_micro: number;
+  uptime_micro: number;
+  quality_micro: number;
+  why: string;
+}
+
 /** What the machine measured of itself, as of its last heartbeat. */
 export interface NodeSensors {
   power_watts: number | null;
   gpus: GpuSensors[];
+}
+
+export interface NodeTierReport {
+  tier: TierName;
+  since: number | null;
+  next_tier: TierName | null;
+  keeps?: TierTerm[];
+  wants?: TierTerm[];
+}
+
+export interface NodeTrust {
+  node: string;
+  name: string;
+  tier: NodeTierReport;
+  reputation_ppm: number;
+  half_life_days: number;
+  facets: FacetReport[];
+  days?: RecordDayReport[];
+  era?: number;
+  reward?: NodeReward;
+  sentences?: string[];
 }
 
 /** How busy a node was, and what power it drew. */
@@ -1861,6 +2210,149 @@ export interface OfferPriceRange {
   least_usd: string;
   median_usd: string;
   dearest_usd: string;
+}
+
+export interface OllamaChatAnswer {
+  role: "assistant";
+  content: string;
+  thinking?: string;
+  tool_calls?: Record<string, unknown>[];
+}
+
+export interface OllamaChatReply {
+  model: string;
+  created_at: string;
+  done: boolean;
+  done_reason?: "length" | "load" | "stop" | "unload";
+  total_duration?: number;
+  load_duration?: number;
+  prompt_eval_count?: number;
+  prompt_eval_duration?: number;
+  eval_count?: number;
+  eval_duration?: number;
+  message: OllamaChatAnswer;
+}
+
+export interface OllamaChatRequest {
+  model: string;
+  stream?: boolean | null;
+  format?: "" | "json" | Record<string, unknown> | null;
+  options?: Record<string, unknown> | null;
+  think?: boolean | "low" | "medium" | "high" | "max" | null;
+  provider?: Record<string, unknown>;
+  messages?: ({ role: "system" | "user" | "assistant" | "tool"; content?: string | null; images?: string[] | null; tool_calls?: Record<string, unknown>[] | null; tool_name?: string | null; })[] | null;
+  tools?: Record<string, unknown>[] | null;
+}
+
+export interface OllamaEmbedRequest {
+  model: string;
+  input: string | string[];
+  dimensions?: number | null;
+}
+
+export interface OllamaEmbedding {
+  embedding: number[];
+}
+
+export interface OllamaEmbeddings {
+  model: string;
+  embeddings: number[][];
+  total_duration: number;
+  load_duration: number;
+  prompt_eval_count: number;
+}
+
+export interface OllamaError {
+  error: string;
+}
+
+export interface OllamaGenerateReply {
+  model: string;
+  created_at: string;
+  done: boolean;
+  done_reason?: "length" | "load" | "stop" | "unload";
+  total_duration?: number;
+  load_duration?: number;
+  prompt_eval_count?: number;
+  prompt_eval_duration?: number;
+  eval_count?: number;
+  eval_duration?: number;
+  response: string;
+  thinking?: string;
+}
+
+export interface OllamaGenerateRequest {
+  model: string;
+  stream?: boolean | null;
+  format?: "" | "json" | Record<string, unknown> | null;
+  options?: Record<string, unknown> | null;
+  think?: boolean | "low" | "medium" | "high" | "max" | null;
+  provider?: Record<string, unknown>;
+  prompt?: string | null;
+  suffix?: string | null;
+  system?: string | null;
+  raw?: boolean | null;
+  images?: string[] | null;
+}
+
+export interface OllamaModel {
+  name: string;
+  model: string;
+  modified_at: string;
+  size: number;
+  digest: string;
+  details: OllamaModelDetails;
+}
+
+export interface OllamaModelDetails {
+  parent_model: string;
+  format: string;
+  family: string;
+  families: string[];
+  parameter_size: string;
+  quantization_level: string;
+}
+
+export interface OllamaModelInfo {
+  modelfile: string;
+  parameters: string;
+  template: string;
+  modified_at: string;
+  details: OllamaModelDetails;
+  model_info: Record<string, unknown>;
+  capabilities: string[];
+}
+
+export interface OllamaModelList {
+  models: OllamaModel[];
+}
+
+export interface OllamaPromptRequest {
+  model: string;
+  prompt: string;
+}
+
+/** A model that some node has loaded. */
+export interface OllamaRunningModel {
+  name: string;
+  model: string;
+  size: number;
+  digest: string;
+  details: OllamaModelDetails;
+  context_length: number;
+}
+
+export interface OllamaRunningModelList {
+  models: OllamaRunningModel[];
+}
+
+export interface OllamaShowRequest {
+  model?: string | null;
+  name?: string | null;
+}
+
+export interface OllamaVersion {
+  version: string;
 }
 
 /** An invitation or a password reset token. The gateway stores only its hash, so it is shown only here. */
@@ -2163,6 +2655,17 @@ export interface ReadinessCause {
   message: string;
 }
 
+/** What the record is computed from, by day. */
+export interface RecordDayReport {
+  day: string;
+  up_s: number;
+  known_s: number;
+  good_units: number;
+  bad_units: number;
+  checks_passed: number;
+  checks_failed: number;
+}
+
 export interface RegionNodes {
   region: string;
   nodes: Partial<Record<NodeStateName, number>>;
@@ -2234,6 +2737,7 @@ export interface ResponseObject {
   user: string | null;
   safety_identifier: string | null;
   prompt_cache_key: string | null;
+  conversation?: ConversationId;
 }
 
 export interface ResponseReasoning {
@@ -2294,6 +2798,44 @@ export interface RevokedKey {
   revoked: boolean;
 }
 
+/** The result of a deposit of the operator into the pool of rewards. */
+export interface RewardFunding {
+  id: string;
+  posted: boolean;
+  held_nano: number;
+  held_usd: string;
+}
+
+/** All numbers of the rule. An era carries the ones that it was computed by. */
+export interface RewardRule {
+  version: number;
+  share_ppm: number;
+  validators_ppm: number;
+  uptime_ppm: number;
+  quality_ppm: number;
+  unit_micro: number;
+  payer_ppm: number;
+  check_units: number;
+  idle_ppm: number;
+  cap_ppm: number;
+  ramp_days: number;
+  check_failure_weight: number;
+  uptime_from_ppm: number;
+  quality_from_ppm: number;
+  tiers: Partial<Record<TierName, TierReward>>;
+  classes: Record<string, number>;
+}
+
+/** Where a node's rewards go from its next era on. */
+export interface RewardTarget {
+  node: string;
+  to: "account" | "bond";
+}
+
+export interface RewardTargetBody {
+  to: "account" | "bond";
+}
+
 export interface RoleChange {
   role: RoleName;
 }
@@ -2337,6 +2879,33 @@ export interface StatusBody {
   id?: string | null;
 }
 
+export interface StoredChatChange {
+  metadata: Record<string, string> | null;
+}
+
+export interface StoredChatDeletion {
+  id: string;
+  object: "chat.completion.deleted";
+  deleted: boolean;
+}
+
+export interface StoredChatList {
+  object: "list";
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
+/** A page of the messages that a chat completion answers, each with an `id`. */
+export interface StoredChatMessageList {
+  object: "list";
+  data: Record<string, unknown>[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
 /** About a batch whose root the guardian made void. */
 export interface StruckDecision {
   action: "make_anew" | "post_again";
@@ -2367,6 +2936,47 @@ export interface TextCompletionChoice {
   text: string;
   logprobs: Record<string, unknown> | null;
   finish_reason: string | null;
+}
+
+export interface TierReward {
+  weight_ppm: number;
+  floor_ppm: number;
+}
+
+/** Lowest first. */
+export interface TierTable {
+  object: "list";
+  data: TierTableRow[];
+  window_days: number;
+}
+
+export interface TierTableRow {
+  tier: TierName;
+  nodes: number;
+  weight_ppm: number;
+  floor_ppm: number;
+  promote: TierTermRow | null;
+  keep: TierTermRow | null;
+}
+
+/** One term of the table, against what the network knows of the node. */
+export interface TierTerm {
+  name: "attestation" | "bond" | "checks_failed" | "checks_passed" | "completion" | "days" | "jobs" | "uptime";
+  have: number;
+  need: number;
+  met: boolean;
+  text: string;
+}
+
+export interface TierTermRow {
+  days: number;
+  uptime_ppm: number;
+  jobs: number;
+  completion_ppm: number;
+  checks_passed: number;
+  checks_failed: number;
+  bond_micro: number;
+  attested: boolean;
 }
 
 export interface TokenUsage {
@@ -2413,6 +3023,44 @@ export interface UptimeCalendar {
   name: string;
 }
 
+export interface UptimeCreditEntry {
+  lease: string;
+  order: string;
+  account: string;
+  percent: string;
+  due_usd: string;
+  credited_usd: string | null;
+  credited_at: number | null;
+  ended_at: number;
+  reason: string | null;
+}
+
+/** What the operator put aside to credit renters whose leases were down. */
+export interface UptimeFundBalance {
+  balance_usd: string;
+  balance_nano: number;
+  daily_limit_usd: string;
+  daily_limit_nano: number;
+  credited_today_usd: string;
+  credited_today_nano: number;
+  waiting_usd: string;
+  waiting_nano: number;
+  waiting_leases: number;
+  goal_percent: string;
+}
+
+/** The result of funding it. */
+export interface UptimeFundPosting {
+  id: string;
+  posted: boolean;
+  fund: UptimeFundBalance;
+}
+
+export interface UptimeFundReply {
+  fund: UptimeFundBalance;
+  data: UptimeCreditEntry[];
+}
+
 /** The jobs of one day, model or key. */
 export interface UsageGroup {
   name: string;
@@ -2429,6 +3077,20 @@ export interface UsageGroupList {
   object: "list";
   data: UsageGroup[];
   next: string | null;
+}
+
+export interface ValidatorEraInputs {
+  operator: string;
+  stake_micro: number;
+  votes: number;
+  due: number;
+  jailed: boolean;
+}
+
+export interface ValidatorReward {
+  operator: string;
+  weight: number;
+  micro: number;
 }
 
 /** In the newest matches that this gateway has collected signed votes of, at most 100. */

@@ -24,8 +24,14 @@ declare global {
   }
 }
 
-/** `names` are the nodes by handle. It is empty for visitors who are not logged in: the feed names no node. */
-export function WorldMap({ names }: { names: Map<string, { id: string; name: string }> }) {
+interface Props {
+  /** The nodes by handle. It is empty for visitors who are not logged in: the feed names no node. */
+  names: Map<string, { id: string; name: string }>;
+  /** How many leases each node runs, by its id; likewise empty. */
+  leases: Map<string, number>;
+}
+
+export function WorldMap({ names, leases }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const scene = useRef<Scene | null>(null);
   const [hover, setHover] = useState<Hover | null>(null);
@@ -51,6 +57,8 @@ export function WorldMap({ names }: { names: Map<string, { id: string; name: str
   useEffect(() => scene.current?.forgetPositions(), [nodeCount]);
   useEffect(() => scene.current?.refresh(), [nodesVersion]);
 
+  useEffect(() => scene.current?.setLeased(new Set([...names].filter(([, { id }]) => leases.has(id)).map(([handle]) => handle))), [names, leases]);
+
   const onPointerMove = (event: PointerEvent) => {
     const box = event.currentTarget.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
@@ -65,18 +73,18 @@ export function WorldMap({ names }: { names: Map<string, { id: string; name: str
       <canvas
         ref={canvas}
         role="img"
-        aria-label={`World map: ${plural(online, "node")} online of ${nodeCount}. The table of regions below has the same counts.`}
+        aria-label={`World map: ${plural(online, "node")} online of ${nodeCount}${leases.size ? `, ${leases.size} of them with leases` : ""}. The table of regions below has the same counts.`}
         className={`block h-full w-full ${named ? "cursor-pointer" : ""}`}
         onPointerMove={onPointerMove}
         onPointerLeave={() => setHover(null)}
         onClick={() => named && navigate(`/nodes/${named.id}`)}
       />
-      {hover && <Tooltip hover={hover} name={named?.name} />}
+      {hover && <Tooltip hover={hover} name={named?.name} leases={named ? (leases.get(named.id) ?? 0) : 0} />}
     </div>
   );
 }
 
-function Tooltip({ hover: { node, x, y }, name }: { hover: Hover; name: string | undefined }) {
+function Tooltip({ hover: { node, x, y }, name, leases }: { hover: Hover; name: string | undefined; leases: number }) {
   const isLeft = x > 260;
   return (
     <div
@@ -88,7 +96,7 @@ function Tooltip({ hover: { node, x, y }, name }: { hover: Hover; name: string |
         <span>{name ?? "a node"}</span>
       </div>
       <div className="num text-muted">
-        {node.region} · {node.gpuClass} · {node.vramGb} GB
+        {node.region} · {node.gpuClass} · {node.vramGb} GB{leases > 0 && ` · ${plural(leases, "lease")}`}
       </div>
     </div>
   );

@@ -43,6 +43,8 @@ export class Scene {
   // Read once per theme: to ask the browser for a style in every frame is slow.
   private accentColour = "";
   private offlineColour = "";
+  private textColour = "";
+  private leased: ReadonlySet<string> = new Set();
   /** How many frames were drawn, for tests of the frame rate. */
   frames = 0;
 
@@ -72,11 +74,18 @@ export class Scene {
     this.land = drawLand(this.width, this.height, this.ratio, cssVariable("land"));
     this.accentColour = cssVariable("volt");
     this.offlineColour = cssVariable("offline");
+    this.textColour = cssVariable("text");
     this.refresh();
   }
 
   refresh(): void {
     this.areNodesStale = true;
+  }
+
+  /** The handles of nodes that run leases. */
+  setLeased(handles: ReadonlySet<string>): void {
+    this.leased = handles;
+    this.refresh();
   }
 
   forgetPositions(): void {
@@ -163,7 +172,16 @@ export class Scene {
       const sprite = this.sprites.get(node.state, sizeOf(node.vramGb, this.nodes.size));
       const { x, y } = this.positionOf(node);
       context.drawImage(sprite, Math.round(x * this.ratio - sprite.width / 2), Math.round(y * this.ratio - sprite.height / 2));
+      if (this.leased.has(node.handle)) this.drawFrame(context, x, y, sprite.width);
     }
+  }
+
+  /** A square around a node that runs a lease, whatever its state. */
+  private drawFrame(context: CanvasRenderingContext2D, x: number, y: number, width: number): void {
+    const side = width + 4 * this.ratio;
+    context.strokeStyle = this.textColour;
+    context.lineWidth = 1.5 * this.ratio;
+    context.strokeRect(Math.round(x * this.ratio - side / 2), Math.round(y * this.ratio - side / 2), side, side);
   }
 
   private drawGateway(context: CanvasRenderingContext2D, { x, y }: Point): void {

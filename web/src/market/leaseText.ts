@@ -1,5 +1,5 @@
 // What a lease costs, what an act on it means, and what happened to it, in words.
-import type { ActorName, Lease, LeaseEnding, LeaseEvent, LeaseMoney } from "../api/schema.ts";
+import type { ActorName, Lease, LeaseEnding, LeaseEvent, LeaseIncome, LeaseMoney, LeaseUptime } from "../api/schema.ts";
 import { capitalized, duration, exactTime, usd } from "../lib/format.ts";
 import { closeText } from "./orderText.ts";
 import type { LeaseAction } from "./leaseSteps.ts";
@@ -48,6 +48,20 @@ export function warningText({ warning, grace_ends_at }: LeaseMoney): string | nu
 export function spentShare({ spent_usd, left_usd }: Pick<LeaseMoney, "spent_usd" | "left_usd">): number {
   const [spent, left] = [Number(spent_usd), Number(left_usd)];
   return spent + left > 0 ? spent / (spent + left) : 0;
+}
+
+/** What the uptime counts, and what not. */
+export function uptimeHint({ running_s, down_s, outages, paused_s, waiting_s }: LeaseUptime): string {
+  const down = outages ? `, was down ${duration(down_s)} in ${outages === 1 ? "one outage" : `${outages} outages`}` : "";
+  const aside = [paused_s > 0 && `${duration(paused_s)} paused`, waiting_s > 0 && `${duration(waiting_s)} in which a new auction waited for you`].filter(Boolean);
+  return `By the chain, over all its providers: ran ${duration(running_s)}${down}.${aside.length ? ` Not counted: ${aside.join(", ")}.` : ""}`;
+}
+
+/** Until when a machine is booked by a lease; of one that is over, since when it is free again. */
+export function bookedText({ state, left_at, ends_at }: Pick<LeaseIncome, "state" | "left_at" | "ends_at">, nowS: number): string {
+  if (left_at !== null) return `${state === "left" ? "left" : "ended"} ${duration(nowS - left_at)} ago`;
+  if (ends_at !== null) return `for ${duration(ends_at - nowS)}, until ${exactTime(ends_at)}`;
+  return state === "paused" ? "paused, its place is kept" : "about to start";
 }
 
 /** What an act costs or gives back, before one says yes. */

@@ -12,6 +12,8 @@ import { capitalized, count, percent, plural, shortId, usd } from "@/lib/format"
 import { useQueryChoice } from "@/lib/urlState";
 import { Electricity, powerCostPerDay, usePowerSettings } from "./earnings/Electricity";
 import { earningsTotals } from "./earnings/earningsTotals";
+import { LeaseIncome } from "./earnings/LeaseIncome";
+import { Rewards } from "./earnings/Rewards";
 
 const GROUPINGS = ["day", "model", "node"] as const;
 
@@ -23,12 +25,13 @@ export default function Earnings() {
   const money = summary.data?.data;
   const nodes = money?.nodes ?? [];
   const totals = useMemo(() => earningsTotals(days.data?.data ?? [], new Date()), [days.data]);
-  const columns = useMemo(() => columnsOf(by, new Map(nodes.map((node) => [node.node_id, node.name ?? node.node_id]))), [by, nodes]);
+  const nodeNames = useMemo(() => new Map(nodes.map((node) => [node.node_id, node.name ?? node.node_id])), [nodes]);
+  const columns = useMemo(() => columnsOf(by, nodeNames), [by, nodeNames]);
   const costPerDay = nodes.reduce((sum, node) => sum + powerCostPerDay(node, power), 0);
   return (
     <Page
       title="Earnings"
-      lead="What your nodes earned, after the network's fee."
+      lead="What your nodes earned by inference and by leases, after the network's fee."
       actions={
         <>
           <a className="link small" href="/v1/earnings?by=job&format=csv&limit=1000">
@@ -96,6 +99,8 @@ export default function Earnings() {
           }
         />
       </Section>
+      {network.data?.chain && <LeaseIncome nodeNames={nodeNames} />}
+      <Rewards />
       {nodes.length > 0 && (
         <Section title="How busy each node was">
           <div className="card space-y-3 p-4">

@@ -10,7 +10,7 @@ import { Drawer } from "@/components/Drawer";
 import { EmptyState, ErrorNotice } from "@/components/Notice";
 import { Page } from "@/components/Page";
 import { Time } from "@/components/Time";
-import { count } from "@/lib/format";
+import { count, plural } from "@/lib/format";
 import { BudgetBar } from "./keys/BudgetBar";
 import { KeyForm } from "./keys/KeyForm";
 import { policyText } from "./keys/PolicyField";
@@ -29,7 +29,10 @@ export default function Keys() {
     if (window.confirm(`Revoke ${key.name}? Programs that use it are refused within a second, for good.`)) revocation.mutate(key);
   };
   const spent = new Map((usage.data?.data ?? []).map((group) => [group.name, Number(group.cost_usd)]));
+  const own = me.data?.account.id ?? "";
   const active = (keys.data?.data ?? []).filter((key) => key.revoked_at === null);
+  const others = active.filter((key) => key.account_id !== own);
+  const [showsOthers, setShowsOthers] = useState(false);
   return (
     <Page
       title="Keys"
@@ -42,11 +45,17 @@ export default function Keys() {
     >
       {created && <CreatedKeyNotice created={created} onDone={() => setCreated(null)} />}
       <ErrorNotice error={keys.error ?? revocation.error} />
+      {others.length > 0 && (
+        <label className="flex items-center gap-2">
+          <input type="checkbox" checked={showsOthers} onChange={(event) => setShowsOthers(event.target.checked)} />
+          Show the {plural(others.length, "key")} of other accounts too
+        </label>
+      )}
       {keys.data && (
         <DataTable
           id="keys"
-          rows={active}
-          columns={columnsOf(me.data?.account.id ?? "", spent, setEdited, revoke)}
+          rows={active.filter((key) => showsOthers || key.account_id === own)}
+          columns={columnsOf(own, spent, setEdited, revoke)}
           rowKey={(row) => row.id}
           empty={
             <EmptyState title="No key yet">

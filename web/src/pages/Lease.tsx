@@ -5,6 +5,7 @@ import type { LeaseDetails } from "@/api/schema";
 import { LastKnown } from "@/components/LastKnown";
 import { EmptyState, ErrorNotice, Loading } from "@/components/Notice";
 import { Page, Section } from "@/components/Page";
+import { capitalized } from "@/lib/format";
 import { useNow } from "@/lib/now";
 import { currentStep } from "@/market/leaseSteps";
 import { endingText, warningText } from "@/market/leaseText";
@@ -58,7 +59,7 @@ export default function Lease({ id }: { id: string }) {
 /** What one should know first: a warning, what it waits for, or how it ended. */
 function Standing({ lease }: { lease: LeaseDetails }) {
   const nowS = useNow();
-  const { money, ending, problem, missing_secrets, phase } = lease;
+  const { money, ending, problem, missing_secrets, phase, uptime } = lease;
   const warning = money && !ending && warningText(money);
   const waits = waitText(lease, nowS);
   return (
@@ -66,6 +67,11 @@ function Standing({ lease }: { lease: LeaseDetails }) {
       {ending && (
         <p className="rounded-md border border-line p-3" data-testid="ending">
           {endingText(ending)} <span className="num small text-muted">{ending.reason}</span>
+        </p>
+      )}
+      {uptime?.credit && (
+        <p className="rounded-md border border-line p-3" data-testid="uptime-credit">
+          {capitalized(uptime.credit.text)}.
         </p>
       )}
       {phase === "failed" && <p className="rounded-md border border-offline p-3">It never got to the chain, and nothing was charged{problem ? `: ${problem}` : "."}</p>}

@@ -12,12 +12,12 @@ import { Time } from "@/components/Time";
 import { capitalized, count, duration, exactTime, usd } from "@/lib/format";
 import { useNow } from "@/lib/now";
 import { ProviderName } from "@/market/names";
-import { leaseTotals, runwayText } from "@/market/leaseText";
+import { leaseTotals, runwayText, uptimeHint } from "@/market/leaseText";
 import { closeText, nextAttemptText } from "@/market/orderText";
 import { reasonText } from "@/market/reasons";
 import { StateBadge } from "@/market/StateBadge";
 import { EndLease } from "./leases/EndLease";
-import { OrderForm } from "./leases/OrderForm";
+import { OrderWizard } from "./leases/OrderWizard";
 
 export default function Leases({ isOrdering }: { isOrdering: boolean }) {
   const network = useNetwork();
@@ -44,7 +44,7 @@ export default function Leases({ isOrdering }: { isOrdering: boolean }) {
       {network.data && (hasChain ? <LeaseTable /> : <NoChain what="Leases" />)}
       {isOrdering && hasChain && (
         <Drawer title="Order a lease" onClose={() => navigate("/leases")}>
-          <OrderForm onOrdered={onOrdered} />
+          <OrderWizard onOrdered={onOrdered} />
         </Drawer>
       )}
     </Page>
@@ -127,6 +127,12 @@ const COLUMNS: Column<Lease>[] = [
   { name: "Price", cell: ({ order }) => (order?.lease ? `${usd(order.lease.hourly_usd)}/h` : "–"), isNumber: true },
   { name: "Deposit left", cell: (row) => <Deposit of={row} />, isNumber: true },
   { name: "Runs for", cell: (row) => <Runway of={row} />, sortBy: (row) => row.money?.runs_until ?? 0, isNumber: true },
+  {
+    name: "Uptime",
+    cell: ({ uptime }) => (uptime ? <span title={uptimeHint(uptime)}>{uptime.percent} %</span> : "–"),
+    sortBy: ({ uptime }) => Number(uptime?.percent ?? 0),
+    isNumber: true,
+  },
   { name: "Ordered", cell: (row) => <Time at={row.created_at} />, sortBy: (row) => row.created_at },
   { name: "", cell: (row) => <EndLease lease={row} /> },
 ];

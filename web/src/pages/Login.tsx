@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { FormEvent } from "react";
+import { useEffect, useState, type FormEvent } from "react";
 import { Link, useLocation, useSearch } from "wouter";
 import { api, rememberLogin } from "@/api/client";
 import { useNetwork } from "@/api/queries";
@@ -22,10 +22,13 @@ export default function Login({ kind }: { kind: "login" | "signup" }) {
   const isSignup = kind === "signup";
   const mode = network.data?.signup ?? "open";
   const other = isSignup ? "login" : "signup";
+  const [link] = useState(readLink);
   return (
     <Page title={isSignup ? "Sign up" : "Log in"} lead={isSignup ? "An e-mail and a password. No wallet, no card." : undefined}>
       <div className="grid gap-6 lg:grid-cols-2">
-        {isSignup && mode === "closed" ? (
+        {link ? (
+          <LinkLogin token={link} />
+        ) : isSignup && mode === "closed" ? (
           <p>This network takes no new accounts. Ask its operator.</p>
         ) : (
           <LoginForm key={kind} isSignup={isSignup} needsInvite={isSignup && mode === "invite"} />
@@ -45,18 +48,45 @@ export default function Login({ kind }: { kind: "login" | "signup" }) {
   );
 }
 
-function LoginForm({ isSignup, needsInvite }: { isSignup: boolean; needsInvite: boolean }) {
+/** The token of a link that logs in, from the address's fragment. */
+function readLink(): string | null {
+  const token = location.hash.slice(1);
+  return token.startsWith("link-sw-") ? token : null;
+}
+
+function firstPage({ account }: NewSession): string {
+  return account.role === "operator" ? "/operate" : "/";
+}
+
+function LinkLogin({ token }: { token: string }) {
+  const login = useLogin((input: string) => api<NewSession>("/v1/login/link", { body: { token: input } }), firstPage);
+  const { mutate } = login;
+  useEffect(() => {
+    history.replaceState(null, "", location.pathname); // it is a secret, and works once
+    mutate(token);
+  }, [mutate, token]);
+  return login.error ? <ErrorNotice error={login.error} /> : <p>Logging in …</p>;
+}
+
+function useLogin<Input>(enter: (input: Input) => Promise<NewSession>, start: (session: NewSession) => string) {
   const [, navigate] = useLocation();
   const search = useSearch();
   const queries = useQueryClient();
-  const login = useMutation({
-    mutationFn: (input: FormData) => api<NewSession>(isSignup ? "/v1/signup" : "/v1/login", { body: Object.fromEntries(input) }),
+  return useMutation({
+    mutationFn: enter,
     onSuccess: async (session) => {
       rememberLogin(session.csrf_token);
       await queries.resetQueries();
-      navigate(nextPath(search) ?? (isSignup ? "/playground" : "/"));
+      navigate(nextPath(search) ?? start(session));
     },
   });
+}
+
+function LoginForm({ isSignup, needsInvite }: { isSignup: boolean; needsInvite: boolean }) {
+  const login = useLogin(
+    (input: FormData) => api<NewSession>(isSignup ? "/v1/signup" : "/v1/login", { body: Object.fromEntries(input) }),
+    () => (isSignup ? "/playground" : "/"),
+  );
   const onSubmit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     login.mutate(new FormData(event.currentTarget));

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { SPANS, useHistory, useMe, useNetwork, useNodes, type Span } from "@/api/queries";
+import { SPANS, useHistory, useMarketLeases, useMarketProviders, useMe, useNetwork, useNodes, type Span } from "@/api/queries";
 import type { GpuClassSummary, NodeStateName, RegionNodes } from "@/api/schema";
 import { DataTable } from "@/components/DataTable";
 import { HistoryChart, type ChartSpec } from "@/components/HistoryChart";
@@ -14,9 +14,11 @@ import { useFeed } from "@/feed/useFeed";
 import { count, digits, ms, short, usd } from "@/lib/format";
 import { useQueryChoice } from "@/lib/urlState";
 import { WorldMap } from "@/map/WorldMap";
+import { leasedNodes } from "@/market/leasedNodes";
 import { MatchStream } from "@/match/MatchStream";
 import { GetStarted } from "./network/GetStarted";
 import { Headline } from "./network/Headline";
+import { Tiers } from "./network/Tiers";
 
 const STATES: NodeStateName[] = ["online", "busy", "suspect", "paused", "draining", "offline"];
 const CHARTS: ChartSpec[] = [
@@ -38,11 +40,14 @@ export function Network() {
   const [network, history, me] = [useNetwork(), useHistory("network", span), useMe()];
   const nodes = useNodes(Boolean(me.data));
   const names = useMemo(() => new Map((nodes.data?.data ?? []).map(({ handle, id, name }) => [handle, { id, name }])), [nodes.data]);
+  const hasMarket = Boolean(me.data && network.data?.chain);
+  const [onLease, providers] = [useMarketLeases("open", hasMarket), useMarketProviders(hasMarket)];
+  const leases = useMemo(() => leasedNodes(onLease.data?.data ?? [], providers.data?.data ?? []), [onLease.data, providers.data]);
   return (
     <div className="space-y-6">
       <h1 className="sr-only">Network</h1>
       <div className="relative border-b border-line">
-        <WorldMap names={names} />
+        <WorldMap names={names} leases={leases} />
         <Headline totals={totals} />
         <ul
           aria-label="Nodes by state"
@@ -53,6 +58,14 @@ export function Network() {
               <NodeStateBadge state={state} count={totals?.nodes[state] ?? 0} />
             </li>
           ))}
+          {hasMarket && (
+            <li className="flex items-center gap-1.5 whitespace-nowrap" title="Nodes that run a lease, by the chain" data-testid="leased-nodes">
+              <span aria-hidden className="num text-text">
+                ▢
+              </span>
+              <span className="num">{count(leases.size)}</span> with leases
+            </li>
+          )}
           <li className="flex items-center gap-1.5 whitespace-nowrap" title="Always drawn in the Atlantic: the map does not know where it is">
             <span aria-hidden className="num text-volt">
               ◆
@@ -100,6 +113,7 @@ export function Network() {
             <RegionTable regions={network.data?.regions ?? []} />
           </Section>
         </div>
+        <Tiers />
       </div>
     </div>
   );

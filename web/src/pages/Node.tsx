@@ -1,4 +1,4 @@
-import { useMatchReport, useMe, useNode, useReputation, useUptime } from "@/api/queries";
+import { useMatchReport, useMe, useNode, useReputation, useTrust, useUptime } from "@/api/queries";
 import type { Node as NodeInfo, NodeModel } from "@/api/schema";
 import { CopyableText } from "@/components/CopyableText";
 import { DataTable, type Column } from "@/components/DataTable";
@@ -15,10 +15,11 @@ import { MatchReport } from "./node/MatchReport";
 import { NodeJobs } from "./node/NodeJobs";
 import { gpuText, priceText } from "./node/nodeText";
 import { Reputation } from "./node/Reputation";
+import { Trust } from "./node/Trust";
 import { UptimeCalendar } from "./node/UptimeCalendar";
 
 export default function Node({ id }: { id: string }) {
-  const [node, uptime, me, reputation] = [useNode(id), useUptime(id), useMe(), useReputation(id)];
+  const [node, uptime, me, reputation, trust] = [useNode(id), useUptime(id), useMe(), useReputation(id), useTrust(id)];
   const maySeeReport = Boolean(node.data && (node.data.yours || me.data?.role === "operator"));
   const report = useMatchReport(maySeeReport ? id : null);
   if (!node.data)
@@ -63,6 +64,10 @@ export default function Node({ id }: { id: string }) {
       <Section title="Reputation">
         <ErrorNotice error={reputation.error} />
         {reputation.data && <Reputation reputation={reputation.data} />}
+      </Section>
+      <Section title="Trust">
+        <ErrorNotice error={trust.error} />
+        {trust.data && <Trust trust={trust.data} />}
       </Section>
       {data.yours && (
         <Section title="Leases">

@@ -2,18 +2,19 @@ import { Menu, UserRound } from "lucide-react";
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useMe } from "@/api/queries";
-import { isCurrent, PAGES } from "./pages";
+import { isCurrent, pagesFor } from "./pages";
 
 /** The navigation of a phone: the main pages, and a menu with the others. */
 export function BottomBar() {
   const [current] = useLocation();
   const [isOpen, setOpen] = useState(false);
   const me = useMe();
+  const pages = pagesFor(me.data?.role);
   return (
     <nav aria-label="Pages" className="fixed inset-x-0 bottom-0 z-20 border-t border-line bg-surface md:hidden">
       {isOpen && (
         <ul className="grid grid-cols-2 gap-1 border-b border-line p-2">
-          {PAGES.filter((page) => !page.isMain).map(({ path, name, icon: Icon }) => (
+          {pages.filter((page) => !page.isMain).map(({ path, name, icon: Icon }) => (
             <li key={path}>
               <Link href={path} onClick={() => setOpen(false)} className="flex min-h-11 items-center gap-2 px-2">
                 <Icon size={16} aria-hidden />
@@ -32,7 +33,7 @@ export function BottomBar() {
         </ul>
       )}
       <ul className="grid grid-cols-5">
-        {PAGES.filter((page) => page.isMain).map(({ path, name, shortName, icon: Icon }) => (
+        {pages.filter((page) => page.isMain).map(({ path, name, shortName, icon: Icon }) => (
           <li key={path}>
             <Link
               href={path}

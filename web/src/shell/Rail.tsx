@@ -1,12 +1,13 @@
 import { Link, useLocation } from "wouter";
-import { useVersion } from "@/api/queries";
-import { isCurrent, PAGES } from "./pages";
+import { useMe, useVersion } from "@/api/queries";
+import { isCurrent, pagesFor } from "./pages";
 
 /** The navigation of a wide screen, at its left. */
 export function Rail() {
   const [current] = useLocation();
   const version = useVersion();
-  const groups = [...new Set(PAGES.map((page) => page.group))];
+  const pages = pagesFor(useMe().data?.role);
+  const groups = [...new Set(pages.map((page) => page.group))];
   return (
     <nav aria-label="Pages" className="sticky top-0 hidden h-dvh w-52 shrink-0 flex-col border-r border-line bg-surface p-3 md:flex">
       <Link href="/" className="mb-4 flex items-center gap-2 px-2 py-1 text-[16px] font-semibold">
@@ -19,7 +20,7 @@ export function Rail() {
         <div key={group} className="mb-4">
           <p className="small px-2 pb-1 text-muted">{group}</p>
           <ul>
-            {PAGES.filter((page) => page.group === group).map(({ path, name, icon: Icon }) => (
+            {pages.filter((page) => page.group === group).map(({ path, name, icon: Icon }) => (
               <li key={path}>
                 <Link
                   href={path}

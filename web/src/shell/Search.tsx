@@ -2,6 +2,7 @@ import { useMemo, useState, type KeyboardEvent } from "react";
 import { useLocation } from "wouter";
 import { useKeys, useLeases, useMarketOrders, useMatches, useMe, useNetwork, useNodes } from "@/api/queries";
 import { useModal } from "@/lib/useModal";
+import { pagesFor } from "./pages";
 import { searchResults, type SearchResult } from "./searchResults";
 
 /** The search dialog: one field that finds anything by name or id. */
@@ -10,13 +11,15 @@ export function Search({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [selected, setSelected] = useState(0);
   const [, navigate] = useLocation();
-  const isLoggedIn = Boolean(useMe().data);
+  const me = useMe().data;
+  const isLoggedIn = Boolean(me);
   const [network, nodes, keys, matches] = [useNetwork(), useNodes(isLoggedIn), useKeys(isLoggedIn), useMatches(isLoggedIn)];
   const hasMarket = isLoggedIn && Boolean(network.data?.chain);
   const [orders, leases] = [useMarketOrders("all", hasMarket), useLeases(hasMarket)];
   const results = useMemo(
     () =>
       searchResults(text, {
+        pages: pagesFor(me?.role),
         models: network.data?.models ?? [],
         nodes: nodes.data?.data ?? [],
         keys: keys.data?.data ?? [],
@@ -24,7 +27,7 @@ export function Search({ onClose }: { onClose: () => void }) {
         orders: orders.data?.data ?? [],
         leases: leases.data?.data ?? [],
       }),
-    [text, network.data, nodes.data, keys.data, matches.data, orders.data, leases.data],
+    [text, me?.role, network.data, nodes.data, keys.data, matches.data, orders.data, leases.data],
   );
   const open = (result: SearchResult | undefined) => {
     if (!result) return;

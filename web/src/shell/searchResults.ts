@@ -2,7 +2,7 @@
 // always leads to its page, because the lists here hold only the latest ones.
 import type { ApiKey, Lease, MarketOrder, MatchSummary, NetworkModel, Node } from "@/api/schema";
 import { shortId } from "@/lib/format";
-import { PAGES } from "./pages";
+import type { PageLink } from "./pages";
 
 export interface SearchResult {
   kind: string;
@@ -11,6 +11,7 @@ export interface SearchResult {
 }
 
 interface Searchable {
+  pages: PageLink[];
   models: NetworkModel[];
   nodes: Node[];
   keys: ApiKey[];
@@ -21,10 +22,10 @@ interface Searchable {
 
 const RESULTS_MAX = 12;
 
-export function searchResults(text: string, { models, nodes, keys, matches, orders, leases }: Searchable): SearchResult[] {
+export function searchResults(text: string, { pages, models, nodes, keys, matches, orders, leases }: Searchable): SearchResult[] {
   const query = text.trim().toLowerCase();
   const all: SearchResult[] = [
-    ...PAGES.map(({ name, path }) => ({ kind: "page", name, path })),
+    ...pages.map(({ name, path }) => ({ kind: "page", name, path })),
     ...models.map(({ id }) => ({ kind: "model", name: id, path: `/models#${encodeURIComponent(id)}` })),
     ...nodes.map(({ id, name }) => ({ kind: `node ${shortId(id)}`, name, path: `/nodes/${id}` })),
     ...keys.map(({ id, name, prefix }) => ({ kind: `key ${prefix}…`, name, path: `/keys#${id}` })),

@@ -20,6 +20,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.accounts.sessions import Sessions, csrf_token
 from sparewatt.api.accounts.keys import describe_key, policy_json, policy_text, scope_names
 from sparewatt.api.endpoint import endpoint
+from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import AccountId
 from sparewatt.edge.auth import cookie_name
 from sparewatt.edge.bodies import read_json
@@ -164,13 +165,20 @@ class JoinTokenEndpoints:
     caches: AccountCaches
     join_line: Callable[[str], Awaitable[str | None]]
     """The shell command for a token; None where there is no wheel to install."""
+    order_of: Callable[[AccountId, str], Awaitable[str | None]]
+    """The order of an account's lease; None until a block has it. Raises LeaseNotFound."""
 
     @endpoint("POST /v1/join-tokens", access="node", body=NewJoinToken, status=201)
     async def create_token(self, request: web.Request, principal: Principal) -> JoinToken:
         """Make a token with which one node joins the network."""
         body = await read_json(request, NewJoinToken)
         key_id = principal.key.id if principal.key is not None else None
-        token, expires_at = await self.tokens.create(principal.account_id, created_by=key_id, life_s=body.life_s)
+        order = None if body.lease is None else await self.order_of(principal.account_id, body.lease)
+        if body.lease is not None and order is None:
+            raise InvalidField("This lease is not on the chain yet. Try again in a moment.", param="lease")
+        token, expires_at = await self.tokens.create(
+            principal.account_id, created_by=key_id, life_s=body.life_s, lease_order=order
+        )
         if principal.role == "user":  # making the token turned the account into an owner's
             await self.caches.invalidate(principal.account_id)
         return JoinToken(token=token, expires_at=expires_at.timestamp(), join_line=await self.join_line(token))

@@ -27,6 +27,8 @@ from sparewatt.edge.bodies import json_reply, read_json
 from sparewatt.edge.middleware import context_of
 from sparewatt.protocol.api.accounts import (
     LoginBody,
+    LoginLink,
+    LoginLinkBody,
     LogoutResult,
     NewSession,
     PasswordChangeBody,
@@ -80,6 +82,22 @@ class SessionEndpoints:
         account_id = await self.accounts.log_in(body.email, body.password)
         attempt.succeed()
         return await self._begin_session(context, account_id, login=login)
+
+    @endpoint("POST /v1/login/links", access="admin", status=201)
+    async def make_link(self, request: web.Request, principal: Principal) -> LoginLink:  # noqa: ARG002
+        """Make a link that opens the page as your account, once, within ten minutes."""
+        token, expires_at = await self.accounts.make_login_link(principal.account_id)
+        return LoginLink(url=f"{self.root_url}/login#{token}", expires_at=expires_at.timestamp())
+
+    @endpoint("POST /v1/login/link", access="public", body=LoginLinkBody, reply=NewSession)
+    async def use_link(self, request: web.Request) -> web.Response:
+        """Log in by the token of a link. The reply sets the session's cookie."""
+        context = context_of(request)
+        check_origin(request.headers.get("origin"), ours=self.origins)
+        body = await read_json(request, LoginLinkBody)
+        self.limiters.reset.admit(address=context.address)
+        account_id = await self.accounts.use_login_link(body.token)
+        return await self._begin_session(context, account_id, login=account_id)
 
     @endpoint("POST /v1/logout", access="identified", reply=LogoutResult)
     async def log_out(self, request: web.Request, principal: Principal) -> web.Response:

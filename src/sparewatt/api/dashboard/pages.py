@@ -25,7 +25,8 @@ from sparewatt.edge.middleware import Handler
 from sparewatt.inference.fleet.node_states import NodeStates
 
 PAGES = (
-    "(?:matching|models|nodes|market|validators|leases|earnings|playground|keys|usage|join|status|login|signup|account)"
+    "(?:matching|models|nodes|market|validators|leases|earnings|playground|keys|usage|join|status|login|signup|account"
+    "|operate)"
     "(?:/[^?#]*)?"
 )
 """Addresses that the dashboard's own router knows; for any other it shows its page for "not found"."""

@@ -10,17 +10,21 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET
 
-from sparewatt.inference.call import ModelCall
+from sparewatt.api.inference.legacy_filter import LegacyFunctionCalls
+from sparewatt.inference.call import ModelCall, ReplyFilter
 from sparewatt.inference.capabilities import fetch_capability
 from sparewatt.inference.prompt import chat_units, size_of
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.link.node_report import Capability
 from sparewatt.protocol.openai.chat import NULL, ChatRequest, fields_of, models_of, parse_chat, parse_plain
+from sparewatt.protocol.openai.chat_checks import check_choice, check_format, check_list, check_role
+from sparewatt.protocol.openai.legacy_functions import is_legacy, message_with_tools, with_tools
 from sparewatt.protocol.openai.media import NO_MEDIA, PROCESSOR_OPTIONS, MessageMedia, check_processor_options, media_in
 from sparewatt.protocol.openai.parameters import ignored_fields, unknown_fields
 
 PATH: JobPath = "/v1/chat/completions"
 _DEVELOPER = b'"developer"'
+_TOOL_CHOICES = ("auto", "none", "required")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _CHAT_ALONE: frozenset[Capability] = frozenset({"chat"})
 """What nearly every request needs."""
@@ -30,23 +34,38 @@ _EMPTY = (b"null", b"[]", b"false", b"")
 def read_chat(body: bytes) -> ModelCall:
     """Raises InvalidJson, InvalidField, BodyTooLarge, UnsupportedContent, UnsupportedParameter or RemoteUrlRefused."""
     plain = parse_plain(body)
-    chat = plain or parse_chat(body)
+    if plain is not None:
+        return _call_of(body, plain, {})
+    chat = parse_chat(body)
+    fields = fields_of(body)
+    if not is_legacy(fields):
+        return _call_of(body, chat, fields)
+    body = msgspec.json.encode(with_tools(fields))
+    return _call_of(body, parse_chat(body), fields_of(body), reply_filter=LegacyFunctionCalls())
+
+
+def _call_of(
+    body: bytes, chat: ChatRequest, fields: dict[str, msgspec.Raw], *, reply_filter: ReplyFilter | None = None
+) -> ModelCall:
+    """`fields`: of the body, or nothing if all of them are usual ones."""
     messages = tuple(map(bytes, chat.messages))
-    to_search = [message for message in messages if not _is_text_alone(message)]
-    has_developer = any(_DEVELOPER in part for part in to_search)
+    to_search = [place for place, message in enumerate(messages) if not _is_text_alone(message)]
+    rewritten = {place: _for_servers(messages[place], place) for place in to_search}
+    has_other_messages = any(after is not messages[place] for place, after in rewritten.items())
     has_zero_limit = chat.max_tokens == 0 or chat.max_completion_tokens == 0
+    _check(chat)
     model, *fallbacks = models_of(chat.model, chat.models)
-    fields = fields_of(body) if plain is None or chat.models is not UNSET or has_zero_limit or has_developer else {}
+    fields = fields or (fields_of(body) if chat.models is not UNSET or has_zero_limit or has_other_messages else {})
     if chat.models is not UNSET:
         body = with_one_model(fields, model)
     if has_zero_limit:
         fields |= {name: msgspec.Raw(b"%d" % (chat.output_limit or 1)) for name in _LIMITS if name in fields}
         body = msgspec.json.encode(fields)
-    if has_developer:
-        messages = tuple(map(_as_system, messages))
+    if has_other_messages:
+        messages = tuple(rewritten.get(place, message) for place, message in enumerate(messages))
         fields["messages"] = msgspec.Raw(b"[%b]" % b",".join(messages))
         body = msgspec.json.encode(fields)
-    media = media_in(to_search) if to_search else NO_MEDIA
+    media = media_in([messages[place] for place in to_search]) if to_search else NO_MEDIA
     check_processor_options(fields.get(PROCESSOR_OPTIONS))
     return ModelCall(
         path=PATH,
@@ -65,9 +84,31 @@ def read_chat(body: bytes) -> ModelCall:
         answers=chat.n or 1,
         needs=_needs_of(chat, media),
         foreign=unknown_fields(fields, PATH),
-        ignored=ignored_fields(fields, PATH),
+        ignored=_ignored(fields),
+        stores=_stores(fields),
+        reply_filter=reply_filter,
         fallbacks=tuple(fallbacks),
     )
+
+
+def _stores(fields: dict[str, msgspec.Raw]) -> bool:
+    return bytes(fields.get("store", NULL)) == b"true"
+
+
+def _ignored(fields: dict[str, msgspec.Raw]) -> tuple[str, ...]:
+    """What is stored has its metadata."""
+    ignored = ignored_fields(fields, PATH)
+    return tuple(name for name in ignored if name not in ("store", "metadata")) if _stores(fields) else ignored
+
+
+def _check(chat: ChatRequest) -> None:
+    """Raises InvalidField for what a server would ignore, or refuse in its own words."""
+    if chat.response_format is not NULL:
+        check_format(bytes(chat.response_format))
+    if chat.tools is not NULL:
+        check_list(bytes(chat.tools), "tools")
+    if chat.tool_choice is not NULL:
+        check_choice(bytes(chat.tool_choice), "tool_choice", _TOOL_CHOICES)
 
 
 def with_one_model(fields: dict[str, msgspec.Raw], model: str) -> bytes:
@@ -110,6 +151,12 @@ def _is_text_alone(message: bytes) -> bool:
     return content.startswith((b'"', b"null"))
 
 
+def _for_servers(message: bytes, position: int) -> bytes:
+    """A message whose role was checked, in the words that every model server knows. Raises InvalidField."""
+    check_role(message, position)
+    return _as_system(message_with_tools(message, position))
+
+
 def _as_system(message: bytes) -> bytes:
     """`developer` is OpenAI's newer name of the role `system`; most chat templates know only the older one."""
     if _DEVELOPER not in message:
@@ -133,14 +180,14 @@ class _Typed(msgspec.Struct, frozen=True):
 
 
 def _needs_of(chat: ChatRequest, media: MessageMedia) -> frozenset[str]:
-    if not media.has_pictures and chat.tools is NULL and chat.response_format is NULL and chat.logprobs is NULL:
+    if not media.has_pictures and chat.tools is NULL and chat.response_format is NULL and not chat.logprobs:
         return _CHAT_ALONE
     needs: set[str] = {"chat", *map(fetch_capability, media.hosts())}
     if is_given(chat.tools) and bytes(chat.tool_choice) != b'"none"':
         needs.add("tools")
     if _format_of(chat.response_format) == "json_schema":
         needs.add("json_schema")
-    if is_given(chat.logprobs):
+    if chat.logprobs:
         needs.add("logprobs")
     if media.has_pictures:
         needs.add("vision")

@@ -1,16 +1,16 @@
 """POST /v1/completions: a prompt is continued as text, without a chat around it.
 
-The gateway writes the prompt of `echo` before the text by itself, since not every model server does.
+The gateway writes the prompt of `echo` before the text by itself, since not every model server does, and log
+probabilities in the shape that this endpoint has, whatever a server sends (`text_filters`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 from msgspec import UNSET
 
-from sparewatt.api.inference.chat import is_given, with_one_model
+from sparewatt.api.inference.chat import with_one_model
+from sparewatt.api.inference.text_filters import Echo, TextLogprobs
 from sparewatt.core.errors import InvalidField
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.prompt import size_of_texts
@@ -20,8 +20,6 @@ from sparewatt.protocol.openai.parameters import ignored_fields, partly_supporte
 from sparewatt.protocol.openai.prompts import MAX_TOKENS_UNASKED, CompletionRequest, PromptInputs, parse_completion
 
 PATH: JobPath = "/v1/completions"
-_DATA, _END = b"data: ", b"\n\n"
-"""Of a server-sent event."""
 
 
 def read_completion_request(body: bytes) -> ModelCall:
@@ -41,6 +39,9 @@ def read_completion_request(body: bytes) -> ModelCall:
     if echo is not None:
         fields.pop("echo")
         body = msgspec.json.encode(fields)
+    if request.logprobs == 0:  # the token's own and no others: llama.cpp takes 0 for none at all
+        fields["logprobs"] = msgspec.Raw(b"1")
+        body = msgspec.json.encode(fields)
     answers_per_prompt = max(request.n or 1, request.best_of or 1) if limit else 0
     return ModelCall(
         path=PATH,
@@ -53,84 +54,17 @@ def read_completion_request(body: bytes) -> ModelCall:
         wants_usage=request.wants_usage,
         output_limit=limit or 1,
         answers=prompts.count * answers_per_prompt,
-        needs=frozenset({"completions", "logprobs"} if is_given(request.logprobs) else {"completions"}),
+        needs=frozenset({"completions"} if request.logprobs is None else {"completions", "logprobs"}),
         foreign=unknown_fields(fields, PATH),
         ignored=ignored_fields(fields, PATH),
         unsure=partly_supported_fields(fields, PATH),
-        reply_filter=echo,
+        reply_filter=echo if request.logprobs is None else TextLogprobs(request.logprobs),
         fallbacks=tuple(fallbacks),
     )
 
 
 def _echo_of(request: CompletionRequest, prompts: PromptInputs) -> Echo | None:
     """The gateway echoes texts. Token ids, and log probabilities of a prompt, only the model server can echo."""
-    if not request.echo or prompts.ids or is_given(request.logprobs):
+    if not request.echo or prompts.ids or request.logprobs is not None:
         return None
     return Echo(prompts.strings, answers=request.n or 1)
-
-
-# echo
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    index: int = 0
-    text: str | None = None
-
-
-class _Reply(msgspec.Struct, frozen=True):
-    choices: list[_Choice] = []
-
-
-_fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_reply_decoder = msgspec.json.Decoder(_Reply)
-_choices_decoder = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-class Echo:
-    """Implements ReplyFilter for one request. Each choice gets its prompt once; of a stream, in its first piece."""
-
-    def __init__(self, prompts: Sequence[str], *, answers: int) -> None:
-        """`answers`: choices of each prompt."""
-        self._pending = dict(enumerate(prompt for prompt in prompts for _ in range(answers)))
-        """Prompts that were not written yet, by the index of their choice."""
-        self._partial_event = b""
-
-    def whole(self, body: bytes) -> bytes:
-        return self._with_prompts(body)
-
-    def feed(self, data: bytes) -> bytes:
-        """Once every choice has its prompt, data is passed on unread."""
-        if not self._pending:
-            return self.rest() + data
-        *events, self._partial_event = (self._partial_event + data).split(_END)
-        return b"".join(self._rewrite_event(event) + _END for event in events)
-
-    def rest(self) -> bytes:
-        partial, self._partial_event = self._partial_event, b""
-        return partial
-
-    def _rewrite_event(self, event: bytes) -> bytes:
-        if not event.startswith(_DATA + b"{"):
-            return event
-        try:
-            return _DATA + self._with_prompts(event.removeprefix(_DATA))
-        except ValueError:
-            return event
-
-    def _with_prompts(self, reply: bytes) -> bytes:
-        """Raises ValueError if it is not a completion."""
-        try:
-            choices = _reply_decoder.decode(reply).choices
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(str(error)) from None
-        if not any(choice.text is not None and choice.index in self._pending for choice in choices):
-            return reply
-        fields = _fields_decoder.decode(reply)
-        pairs = zip(_choices_decoder.decode(fields["choices"]), choices, strict=True)
-        rewritten = [self._with_prompt(raw, choice) for raw, choice in pairs]
-        return msgspec.json.encode({**fields, "choices": rewritten})
-
-    def _with_prompt(self, raw: msgspec.Raw, choice: _Choice) -> dict[str, object] | msgspec.Raw:
-        if choice.text is None or choice.index not in self._pending:
-            return raw
-        return {**_fields_decoder.decode(raw), "text": self._pending.pop(choice.index) + choice.text}

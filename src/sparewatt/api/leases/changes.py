@@ -14,10 +14,12 @@ from sparewatt.api.market.replies import usd
 from sparewatt.api.money.credits import usable_reference
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, LeaseNotFound
+from sparewatt.core.limits import KIB
 from sparewatt.core.rng import Rng
 from sparewatt.edge.bodies import read_json
 from sparewatt.leasing.changes.change_rules import ChangePlan, LeaseChange
 from sparewatt.leasing.changes.change_service import LeaseChangeService, MadeChange, MadeScale
+from sparewatt.leasing.changes.content_change import read_content_change
 from sparewatt.leasing.orders.order_fields import read_duration, read_max_spend, read_uusd
 from sparewatt.market.chain_view import ChainView
 from sparewatt.protocol.api.lease_changes import (
@@ -33,6 +35,10 @@ from sparewatt.store.chain_requests import ChainRequestRow
 from sparewatt.store.lease_orders import LeaseOrderRow
 
 NAME_CHARS_MAX = 80
+
+
+UPDATE_BODY_BYTES_MAX = 128 * KIB
+"""A content document has 64 KiB; in a body, characters may be escaped."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,14 +92,19 @@ class LeaseChangeEndpoints:
 
     @endpoint("POST /v1/leases/{lease}/update", access="lease", body=LeaseUpdateBody)
     async def update_lease(self, request: web.Request, principal: Principal) -> LeaseUpdated:
-        """Propose another price or end to its provider, which accepts it by its own rules or does not."""
-        body = await read_json(request, LeaseUpdateBody)
-        if body.hourly_usd is None and body.duration in (None, ""):
-            raise InvalidField("Say what shall change: 'hourly_usd' or 'duration'.", param="hourly_usd")
+        """Propose another price, end or program to its provider, which accepts it by its own rules or does not."""
+        body = await read_json(request, LeaseUpdateBody, limit=UPDATE_BODY_BYTES_MAX)
+        content = read_content_change(image=body.image, command=body.command, env=body.env, unset=body.unset)
+        if body.hourly_usd is None and body.duration in (None, "") and content is None:
+            raise InvalidField(
+                "Say what shall change: 'hourly_usd', 'duration', 'image', 'command', 'env' or 'unset'.",
+                param="hourly_usd",
+            )
         change = LeaseChange(
             left_s=None if body.duration in (None, "") else read_duration(body.duration),
             rate_uusd=None if body.hourly_usd is None else read_uusd(body.hourly_usd, "hourly_usd"),
             max_spend_uusd=read_max_spend(body.max_spend),
+            content=content,
         )
         return await self._change(request, principal, change, dry_run=body.dry_run, given=body.id)
 
@@ -117,6 +128,7 @@ class LeaseChangeEndpoints:
     ) -> LeaseUpdated:
         row, reference = await self._find(request, principal), self._reference(given)
         if dry_run:
+            await self.changes.changed_spec(row, change)  # raises what is wrong with it
             return self._updated(row, self.changes.plan(row, change), None)
         made = await self.changes.change(row, change, reference=reference)
         return self._updated(await self._find(request, principal), made.plan, made)

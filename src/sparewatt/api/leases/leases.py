@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aiohttp import web
+from msgspec import structs
 
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import Reply, endpoint
+from sparewatt.api.leases.program_replies import write_program
 from sparewatt.api.leases.replies import write_changed, write_created, write_details, write_lease
+from sparewatt.api.leases.uptime_replies import write_credit
 from sparewatt.api.money.credits import usable_reference
 from sparewatt.api.paging import PAGE_QUERY, read_cursor, read_limit, write_cursor
 from sparewatt.core.clock import Clock
@@ -20,8 +24,13 @@ from sparewatt.edge.bodies import read_json, whole_number
 from sparewatt.leasing.changes.secret_intake import SecretIntake
 from sparewatt.leasing.orders.order_fields import LeaseOrder, read_order
 from sparewatt.leasing.orders.order_service import LeaseOrderService
+from sparewatt.leasing.running.programs import LeasePrograms, ProviderWord
+from sparewatt.leasing.uptime_credits import UptimeCredits
+from sparewatt.market.chain_records import LeaseRecord, LeaseState
 from sparewatt.market.chain_view import ChainView
+from sparewatt.protocol.api.lease_uptime import LeaseUptimeCredit
 from sparewatt.protocol.api.leases import (
+    Lease,
     LeaseActBody,
     LeaseBody,
     LeaseChanged,
@@ -49,6 +58,8 @@ class OlderThan(NamedTuple):
 class LeaseEndpoints:
     orders: LeaseOrderService
     secrets: SecretIntake
+    uptime_credits: UptimeCredits
+    programs: LeasePrograms
     clock: Clock
     rng: Rng
     """Makes ids for requests without one."""
@@ -85,18 +96,27 @@ class LeaseEndpoints:
         limit, after, view = read_limit(request), read_cursor(request, OlderThan), self._view()
         rows = await self.orders.list_of(principal.account_id, before=after, limit=limit + 1)
         shown = rows[:limit]
-        last = shown[-1] if len(rows) > limit else None
+        last, ruled = shown[-1] if len(rows) > limit else None, await self._credits(shown)
         return LeaseList(
-            data=[write_lease(view, row, unix_s=self.clock.unix_s()) for row in shown],
+            data=[self._with_program(view, row, ruled.get(row.order_id or "")) for row in shown],
             next=None if last is None else write_cursor(OlderThan(last.created_unix_s, last.lease_id)),
         )
 
     @endpoint("GET /v1/leases/{lease}", access="lease")
     async def show_lease(self, request: web.Request, principal: Principal) -> LeaseDetails:
-        """Show a lease of yours by its id, its order's id, or its name, with what was ordered."""
+        """Show a lease of yours by its id, its order's id, or its name, with what runs."""
         view, row = self._view(), await self._find(request, principal)
         missing = await self.secrets.missing(row) if view is not None else []
-        return write_details(view, row, missing_secrets=missing, unix_s=self.clock.unix_s())
+        running = await self.orders.running_spec(row)
+        credit = (await self._credits([row])).get(row.order_id or "")
+        details = write_details(
+            view, row, running=running, missing_secrets=missing, unix_s=self.clock.unix_s(), credit=credit
+        )
+        placed = _placed(view, row)
+        if placed is None:
+            return details
+        word = await self.programs.word_of(placed)
+        return structs.replace(details, program=write_program(placed, word, lease_id=row.lease_id))
 
     @endpoint("POST /v1/leases/{lease}/cancel", access="lease", body=LeaseActBody)
     async def cancel_lease(self, request: web.Request, principal: Principal) -> LeaseChanged:
@@ -111,6 +131,18 @@ class LeaseEndpoints:
         reference, row = await self._read_act(request, principal)
         done = await self.orders.close(row, reference=reference)
         return write_changed(self._view(), row, done, unix_s=self.clock.unix_s())
+
+    async def _credits(self, rows: Sequence[LeaseOrderRow]) -> dict[str, LeaseUptimeCredit]:
+        """By order: what was ruled on the uptime of those that have ended below the goal."""
+        ruled, fund = await self.uptime_credits.told_of([row.order_id for row in rows if row.order_id is not None])
+        return {order_id: write_credit(row, fund) for order_id, row in ruled.items()}
+
+    def _with_program(self, view: ChainView | None, row: LeaseOrderRow, credit: LeaseUptimeCredit | None) -> Lease:
+        lease, placed = write_lease(view, row, unix_s=self.clock.unix_s(), credit=credit), _placed(view, row)
+        if placed is None:
+            return lease
+        word = ProviderWord(self.programs.report_of(placed), None)
+        return structs.replace(lease, program=write_program(placed, word, lease_id=row.lease_id))
 
     async def _read(self, request: web.Request) -> tuple[LeaseOrder, str | None]:
         """The order of a body, and the id of the request. Raises BadRequest."""
@@ -132,3 +164,9 @@ class LeaseEndpoints:
             return self.orders.market.view()
         except ChainUnavailable:
             return None  # what was ordered is known all the same
+
+
+def _placed(view: ChainView | None, row: LeaseOrderRow) -> LeaseRecord | None:
+    """The lease of an order that has a provider now."""
+    found = None if view is None or row.order_id is None else view.latest.leases.get(row.order_id)
+    return None if found is None or found.provider is None or found.state is LeaseState.CLOSED else found

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 from sparewatt.api.leases.money_replies import write_ending, write_money
+from sparewatt.api.leases.uptime_replies import write_uptime
 from sparewatt.api.market.replies import ORDER_STATES, order_reply, usd
 from sparewatt.market.chain_view import ChainView
+from sparewatt.protocol.api.lease_uptime import LeaseUptimeCredit
 from sparewatt.protocol.api.leases import (
     Lease,
     LeaseChanged,
@@ -15,9 +17,9 @@ from sparewatt.protocol.api.leases import (
     LeasePhase,
     LeaseRequestInfo,
 )
-from sparewatt.protocol.contracts.lease_content import content_hash_of
+from sparewatt.protocol.contracts.lease_content import content_hash_of, read_content
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState
-from sparewatt.store.lease_orders import LeaseOrderRow
+from sparewatt.store.lease_orders import LeaseOrderRow, LeaseSpec
 
 MIB_PER_GB = 10**9 / 2**20
 
@@ -32,8 +34,10 @@ def phase_of(view: ChainView | None, row: LeaseOrderRow) -> LeasePhase:
     return "sending" if row.order_id is None else "open"
 
 
-def write_lease(view: ChainView | None, row: LeaseOrderRow, *, unix_s: float) -> Lease:
-    """`view`: None while the market cannot be read."""
+def write_lease(
+    view: ChainView | None, row: LeaseOrderRow, *, unix_s: float, credit: LeaseUptimeCredit | None = None
+) -> Lease:
+    """`view`: None while the market cannot be read. `credit`: what was ruled on its uptime."""
     order = None if view is None or row.order_id is None else view.latest.orders.get(row.order_id)
     spec, terms = row.specification, None if row.params is None else row.params.terms
     return Lease(
@@ -57,14 +61,25 @@ def write_lease(view: ChainView | None, row: LeaseOrderRow, *, unix_s: float) ->
         max_spend_usd=None if row.max_spend_micro is None else usd(row.max_spend_micro),
         money=None if view is None or order is None else write_money(view, order, row.lease_id, unix_s=unix_s),
         ending=None if view is None or order is None else write_ending(view, order),
+        uptime=None if view is None or order is None else write_uptime(view, order, unix_s=unix_s, credit=credit),
     )
 
 
 def write_details(
-    view: ChainView | None, row: LeaseOrderRow, *, missing_secrets: list[str], unix_s: float
+    view: ChainView | None,
+    row: LeaseOrderRow,
+    *,
+    running: LeaseSpec | None = None,
+    missing_secrets: list[str],
+    unix_s: float,
+    credit: LeaseUptimeCredit | None = None,
 ) -> LeaseDetails:
-    lease, content = write_lease(view, row, unix_s=unix_s), row.content or "{}"
+    """`running`: what runs, where it is known and was updated; else what was ordered."""
+    lease = write_lease(view, row, unix_s=unix_s, credit=credit)
+    content = (running.content if running is not None else row.content) or "{}"
     fields = {name: getattr(lease, name) for name in lease.__struct_fields__}
+    if running is not None:
+        fields |= {"image": read_content(content).image, "spec_hash": running.spec_hash}
     return LeaseDetails(
         **fields,
         content=json.loads(content),

@@ -7,7 +7,9 @@ no API, no error of the dashboard. What of the headers passes is decided in `lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -15,7 +17,14 @@ import httptools
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from sparewatt.core.errors import LeasePortClosed, NotFound, SparewattError
+from sparewatt.api.leases.site_sockets import (
+    SOCKETS_MAX,
+    SwitchedResponse,
+    VisitorBytes,
+    relay_socket,
+    wants_socket,
+)
+from sparewatt.core.errors import LeasePortClosed, NotFound, RateLimited, SparewattError
 from sparewatt.core.limits import KIB
 from sparewatt.edge.proxies import bypass_error, forwarded_address
 from sparewatt.edge.settings import EdgeSettings
@@ -25,6 +34,7 @@ from sparewatt.leasing.access.lease_sites import LeaseSites
 from sparewatt.leasing.access.site_headers import Headers, reply_headers, request_headers
 from sparewatt.link.traffic import StreamOver, TrafficStream
 from sparewatt.protocol.link.traffic import PortOpen, TrafficOp
+from sparewatt.store.lease_sites import LeaseSiteRow
 
 HEAD_BYTES_MAX = 64 * KIB
 """Of a site's reply."""
@@ -37,6 +47,8 @@ class SiteProxy:
     sites: LeaseSites
     access: LeaseAccess
     settings: EdgeSettings
+    _sockets: Counter[str] = field(default_factory=Counter, init=False)
+    """Open ones, by lease."""
 
     def middleware(self) -> Middleware:
         """Goes around all others."""
@@ -69,6 +81,9 @@ class SiteProxy:
         async with self.access.open(
             place, PortOpen(order_id=place.order_id, port=site.port), of_visitors=True
         ) as stream:
+            if wants_socket(request):
+                with self._socket_place(site.lease_id):
+                    return await self._serve_socket(request, stream, site)
             sending = asyncio.create_task(self._send(request, stream))
             try:
                 return await _reply(request, stream)
@@ -76,13 +91,48 @@ class SiteProxy:
                 sending.cancel()
                 await asyncio.wait([sending])
 
+    @contextmanager
+    def _socket_place(self, lease_id: str) -> Iterator[None]:
+        """Raises RateLimited."""
+        if self._sockets[lease_id] >= SOCKETS_MAX:
+            raise RateLimited("Too many WebSockets of this site are open. Try again later.")
+        self._sockets[lease_id] += 1
+        try:
+            yield
+        finally:
+            self._sockets[lease_id] -= 1
+            if not self._sockets[lease_id]:
+                del self._sockets[lease_id]
+
+    async def _serve_socket(
+        self, request: web.Request, stream: TrafficStream, site: LeaseSiteRow
+    ) -> web.StreamResponse:
+        """A site that does not switch gives a usual reply."""
+        await self._send(request, stream)
+        parser, received = _ReplyParser(expects_socket=True), _received(stream)
+        await _read_head(parser, received)
+        if parser.status != HTTPStatus.SWITCHING_PROTOCOLS:
+            return await _pass_reply(request, parser, received, stream, is_last=True)
+        response = SwitchedResponse(status=parser.status)
+        _set_headers(response, [*reply_headers(parser.headers), ("Upgrade", "websocket"), ("Connection", "Upgrade")])
+        await response.prepare(request)
+        visitor = VisitorBytes(request.protocol)
+        visitor.attach()
+
+        async def is_public() -> bool:
+            return await self.sites.find(site.lease_id) == site
+
+        await relay_socket(response, visitor, stream, first=parser.rest, received=received, is_public=is_public)
+        return response
+
     async def _send(self, request: web.Request, stream: TrafficStream) -> None:
         scheme = "https" if self.settings.has_tls or self.settings.behind_proxy else "http"
         address = forwarded_address(request.remote or "unknown", request.headers, self.settings)
         headers = request_headers(request.headers.items(), address=address, scheme=scheme)
         length = request.content_length
         is_chunked = length is None and request.can_read_body
-        headers += [("Connection", "close")]
+        is_socket = wants_socket(request)
+        headers += [("Connection", "Upgrade"), ("Upgrade", "websocket")] if is_socket else [("Connection", "close")]
         headers += [("Content-Length", str(length))] if length is not None else []
         headers += [("Transfer-Encoding", "chunked")] if is_chunked else []
         lines = [f"{request.method} {request.raw_path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
@@ -105,6 +155,9 @@ class _ReplyParser:
     pieces: list[bytes] = field(default_factory=list)
     status: int = 0
     is_over: bool = False
+    expects_socket: bool = False
+    rest: bytes = b""
+    """What follows the head of a site that has switched to WebSocket."""
     unread_bytes: int = 0
     """Of a head that is not complete."""
     llhttp: httptools.HttpResponseParser | None = None
@@ -115,8 +168,10 @@ class _ReplyParser:
             self.llhttp = httptools.HttpResponseParser(self)
         try:
             self.llhttp.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise LeasePortClosed("The site changed the protocol, which was not asked for.") from None
+        except httptools.HttpParserUpgrade as switched:
+            if self.status != HTTPStatus.SWITCHING_PROTOCOLS:
+                raise LeasePortClosed("The site changed the protocol, which was not asked for.") from None
+            self.rest = data[switched.args[0] :]
         except httptools.HttpParserError:
             raise LeasePortClosed("What answers at this port does not speak HTTP.") from None
         self.unread_bytes += 0 if self.status else len(data)
@@ -129,10 +184,15 @@ class _ReplyParser:
 
     def on_headers_complete(self) -> None:
         code = self.llhttp.get_status_code() if self.llhttp is not None else 0
-        if code < HTTPStatus.OK:  # 100 Continue and the like: the reply follows
+        if code == HTTPStatus.SWITCHING_PROTOCOLS and self.expects_socket and self._switches():
+            self.status = code
+        elif code < HTTPStatus.OK:  # 100 Continue and the like: the reply follows
             self.headers.clear()
         else:
             self.status = code
+
+    def _switches(self) -> bool:
+        return any(name.lower() == "upgrade" and value.lower() == "websocket" for name, value in self.headers)
 
     def on_body(self, data: bytes) -> None:
         self.pieces.append(data)
@@ -142,19 +202,39 @@ class _ReplyParser:
 
 
 async def _reply(request: web.Request, stream: TrafficStream) -> web.StreamResponse:
-    parser = _ReplyParser()
-    received = _received(stream)
+    parser, received = _ReplyParser(), _received(stream)
+    await _read_head(parser, received)
+    return await _pass_reply(request, parser, received, stream)
+
+
+async def _read_head(parser: _ReplyParser, received: AsyncIterator[bytes]) -> None:
     async for data in received:
         parser.feed(data)
         if parser.status:
-            break
-    else:
-        raise LeasePortClosed("The site closed the connection without an answer.")
-    response = web.StreamResponse(status=parser.status)
+            return
+    raise LeasePortClosed("The site closed the connection without an answer.")
+
+
+def _set_headers(response: web.StreamResponse, headers: Headers) -> None:
     response.headers.clear()
-    for name, value in reply_headers(parser.headers):
+    for name, value in headers:
         response.headers.add(name, value)
     response.headers.setdefault("Server", "sparewatt")
+
+
+async def _pass_reply(
+    request: web.Request,
+    parser: _ReplyParser,
+    received: AsyncIterator[bytes],
+    stream: TrafficStream,
+    *,
+    is_last: bool = False,
+) -> web.StreamResponse:
+    """`is_last`: the connection ends with it, since a visitor who asked for a socket may have sent what is no HTTP."""
+    response = web.StreamResponse(status=parser.status)
+    _set_headers(response, reply_headers(parser.headers))
+    if is_last:
+        response.force_close()
     has_body = request.method != "HEAD" and parser.status not in _NO_BODY
     if has_body and "content-length" not in response.headers:
         response.enable_chunked_encoding() if request.version >= (1, 1) else response.force_close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,11 +15,14 @@ from sparewatt.api.endpoint import endpoint
 from sparewatt.api.paging import PAGE_QUERY, PageSelection, read_cursor, read_limit, take_turns, write_cursor
 from sparewatt.core.errors import ModelNotFound
 from sparewatt.core.ids import AccountId
+from sparewatt.edge.bodies import whole_number
 from sparewatt.inference.capabilities import assumed
 from sparewatt.inference.fleet.model_catalog import ModelCatalog, base_name
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.node_row import NodeRow
+from sparewatt.protocol.api.messages import AnthropicModel, AnthropicModelList
 from sparewatt.protocol.api.models import Model, ModelList, ModelPricing
+from sparewatt.protocol.error_shapes import ANTHROPIC_VERSION
 from sparewatt.protocol.link.node_report import ModelReport
 
 
@@ -43,11 +47,13 @@ class ModelEndpoints:
     """When this gateway started."""
 
     @endpoint("GET /v1/models", access="inference", query=PAGE_QUERY)
-    async def list_models(self, request: web.Request, _: Principal) -> ModelList:
+    async def list_models(self, request: web.Request, _: Principal) -> ModelList | AnthropicModelList:
         """List the models that can be asked for right now, 200 to a page, those of the most owners first."""
+        if ANTHROPIC_VERSION in request.headers:
+            return await self._anthropic_page(request)
         limit = read_limit(request)
         page: PageSelection[ModelKey, str] = PageSelection(after=read_cursor(request, ModelKey), limit=limit)
-        reports = await self._reports_by_model()
+        reports = await self.reports_by_model()
         for model, found in reports.items():
             page.add(ModelKey(-len(found.owners), model), model)
         shown = page.items()
@@ -56,15 +62,31 @@ class ModelEndpoints:
         return ModelList(data=data, next=following)
 
     @endpoint("GET /v1/models/{model:.+}", access="inference")
-    async def show_model(self, request: web.Request, _: Principal) -> Model:
+    async def show_model(self, request: web.Request, _: Principal) -> Model | AnthropicModel:
         """Show one model."""
-        asked, reports = request.match_info["model"], await self._reports_by_model()
+        asked = request.match_info["model"]
+        model, served = await self.find(asked)
+        described = self._describe(model, served.reports)
+        return _as_anthropic(described, name=asked) if ANTHROPIC_VERSION in request.headers else described
+
+    async def _anthropic_page(self, request: web.Request) -> AnthropicModelList:
+        """By name, since its clients continue after a name."""
+        limit, after = whole_number(request, "limit", default=20, most=1_000), request.query.get("after_id", "")
+        reports = await self.reports_by_model()
+        names = sorted(name for name in reports if name > after)
+        data = [_as_anthropic(self._describe(name, reports[name].reports)) for name in names[:limit]]
+        first, last = (data[0].id, data[-1].id) if data else (None, None)
+        return AnthropicModelList(data=data, first_id=first, last_id=last, has_more=len(names) > limit)
+
+    async def find(self, asked: str) -> tuple[str, ServedModel]:
+        """The network's name of a model, and who serves it. Raises ModelNotFound."""
+        reports = await self.reports_by_model()
         model = self.catalog.resolve(asked, is_served=reports.__contains__).name
         if model not in reports:
             raise ModelNotFound(model, nearest=nearest_models(model, reports))
-        return self._describe(model, reports[model].reports)
+        return model, reports[model]
 
-    async def _reports_by_model(self) -> dict[str, ServedModel]:
+    async def reports_by_model(self) -> dict[str, ServedModel]:
         """Of connected nodes. A second quantization on a node counts with the first."""
         found: dict[str, ServedModel] = {}
 
@@ -94,6 +116,14 @@ class ModelEndpoints:
                 completion=_usd_per_token(r.completion_price_nano for r in reports),
             ),
         )
+
+
+def _as_anthropic(model: Model, *, name: str | None = None) -> AnthropicModel:
+    """`name`: that by which it was asked for, if that is another."""
+    created_at = dt.datetime.fromtimestamp(model.created, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return AnthropicModel(
+        id=name or model.id, display_name=model.id, created_at=created_at, max_input_tokens=model.context_length
+    )
 
 
 def _usd_per_token(prices_nano_per_mtok: Iterable[int]) -> str:

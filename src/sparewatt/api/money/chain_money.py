@@ -29,6 +29,8 @@ from sparewatt.protocol.api.credits import (
     Withdrawal,
     WithdrawBody,
 )
+from sparewatt.store.chain_requests import ChainRequestRow
+from sparewatt.store.request_params import ExitParams
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,11 +50,11 @@ class ChainMoneyEndpoints:
         nano, reference = amount_of(body), reference_of(body, rng=self.rng)
         if self.free_idle_slices is not None:
             await self.free_idle_slices(principal.account_id)
-        receiver = None if body.to is None else body.to.lower()
-        row = await chain.withdraw(principal.account_id, nano, receiver=receiver, reference=reference)
+        to = None if body.to is None else body.to.lower()
+        row = await chain.withdraw(principal.account_id, nano, receiver=to, reference=reference)
         paid, ready_at = int(row.result["micro"]) * NANO_PER_MICRO, float(row.result["ready_at"])
         usd = amounts(paid=paid)["paid_usd"]
-        return Withdrawal(id=reference, usd=usd, nano=paid, ready_at=ready_at, to=receiver or row.address)
+        return Withdrawal(id=reference, usd=usd, nano=paid, ready_at=ready_at, to=_receiver_of(row))
 
     @endpoint("POST /v1/credits/collect", access="admin", body=CollectBody, status=200)
     async def collect_credits(self, request: web.Request, principal: Principal) -> Collected:
@@ -82,3 +84,8 @@ class ChainMoneyEndpoints:
         if self.chain is None:
             raise NoChain("Money on a chain")
         return self.chain
+
+
+def _receiver_of(row: ChainRequestRow) -> str:
+    chosen = row.params.receiver if isinstance(row.params, ExitParams) else None
+    return chosen or row.address

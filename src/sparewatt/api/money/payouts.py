@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from aiohttp import web
@@ -13,6 +13,7 @@ from sparewatt.accounts.principal import Principal
 from sparewatt.accounts.public_rate_limits import PublicRateLimiter
 from sparewatt.api.endpoint import Reply, endpoint
 from sparewatt.api.money.statements import AccountFinder, read_page, select_account
+from sparewatt.api.query import choice
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, NoChain, NotFound
 from sparewatt.core.money import format_usd
@@ -37,6 +38,7 @@ from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState
 from sparewatt.store.payouts import AccountPayoutRow, PayoutBatchRow, PayoutLeafRow, PayoutStore
 
 _EPOCH = re.compile(r"[1-9]\d{0,17}")
+_POOLS: tuple[Literal["earned", "rewards"], ...] = ("earned", "rewards")
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 
 
@@ -45,6 +47,8 @@ class PayoutEndpoints:
     accounts: AccountFinder
     payouts: PayoutStore
     settlement: PayoutService
+    rewards: PayoutStore
+    reward_settlement: PayoutService
     on_chain: ChainPaymentAdapter | None
     """None where the network has no chain."""
     public_limiter: PublicRateLimiter
@@ -73,12 +77,12 @@ class PayoutEndpoints:
             **_amounts(claimed=claimed_micro, waiting=waiting_micro),
         )
 
-    @endpoint("GET /v1/payouts/batches", access="public", query=("limit", "after"))
+    @endpoint("GET /v1/payouts/batches", access="public", query=("limit", "after", "pool"))
     async def list_batches(self, request: web.Request) -> PayoutBatchList:
         """List the payout batches and their roots, newest first."""
         self.public_limiter.admit(address=context_of(request).address)
         page = read_page(request, now_unix_s=self.clock.unix_s())
-        rows = await self.payouts.batches(before=_epoch_or_none(page.after), limit=page.limit)
+        rows = await self._pool(request).batches(before=_epoch_or_none(page.after), limit=page.limit)
         return PayoutBatchList(data=[batch_of(row) for row in rows], next=page.next(rows, lambda row: row.epoch))
 
     @endpoint("POST /v1/payouts/batches", access="operator", status=201, other_statuses=(200,))
@@ -106,31 +110,36 @@ class PayoutEndpoints:
         made = await self.settlement.make_batch()
         return PayoutBatchCreation(made=made is not None, batch=batch_of(made) if made else None)
 
-    @endpoint("GET /v1/payouts/batches/{epoch}", access="public", query=("limit", "after"))
+    @endpoint("GET /v1/payouts/batches/{epoch}", access="public", query=("limit", "after", "pool"))
     async def show_batch(self, request: web.Request) -> PayoutBatchLeaves:
         """Show one payout batch, with a page of its leaves in the order of the tree."""
         self.public_limiter.admit(address=context_of(request).address)
         row = await self._find_batch(request)
         page = read_page(request, now_unix_s=self.clock.unix_s())
-        leaves = await self.payouts.leaves_at(row.epoch, after=page.after, limit=page.limit)
+        leaves = await self._pool(request).leaves_at(row.epoch, after=page.after, limit=page.limit)
         following = page.next(leaves, lambda leaf: leaf.address)
         batch = msgspec.structs.asdict(batch_of(row))
         return PayoutBatchLeaves(**batch, data=[leaf_of(leaf) for leaf in leaves], next=following)
 
-    @endpoint("GET /v1/payouts/batches/{epoch}/proof", access="node", query=("address",))
+    @endpoint("GET /v1/payouts/batches/{epoch}/proof", access="node", query=("address", "pool"))
     async def show_proof(self, request: web.Request, principal: Principal) -> PayoutProof:
         """Show the Merkle proof by which the settlement contract pays an address; by default your account's."""
         row = await self._find_batch(request)
         address = request.query.get("address") or (await self.accounts.get(principal.account_id)).chain_address or ""
-        proof = await self.settlement.proof(row.epoch, address) if _ADDRESS.fullmatch(address) else None
+        service = self.settlement if self._pool(request) is self.payouts else self.reward_settlement
+        proof = await service.proof(row.epoch, address) if _ADDRESS.fullmatch(address) else None
         if proof is None:
             raise NotFound(f"{address[:60]!r} has nothing in batch {row.epoch}. 'sparewatt payouts list' shows yours.")
         batch, path = msgspec.structs.asdict(batch_of(row)), ["0x" + sibling.hex() for sibling in proof.path]
         return PayoutProof(**batch, leaf=leaf_of(proof.leaf), index=proof.index, path=path)
 
+    def _pool(self, request: web.Request) -> PayoutStore:
+        """By the query: what was earned, or era rewards."""
+        return self.payouts if choice(request, "pool", _POOLS) == "earned" else self.rewards
+
     async def _find_batch(self, request: web.Request) -> PayoutBatchRow:
         epoch = request.match_info["epoch"]
-        row = await self.payouts.find_batch(int(epoch)) if _EPOCH.fullmatch(epoch) else None
+        row = await self._pool(request).find_batch(int(epoch)) if _EPOCH.fullmatch(epoch) else None
         if row is None:
             raise NotFound(f"There is no payout batch {epoch[:40]!r}. 'sparewatt payouts batches' shows them.")
         return row

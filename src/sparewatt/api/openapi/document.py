@@ -15,6 +15,7 @@ from sparewatt import __version__
 from sparewatt.api.endpoint import ApiRoute, declared_routes, endpoint
 from sparewatt.api.openapi.shapes import SHAPES, ref
 from sparewatt.protocol.api.feed import FeedDelta, FeedSnapshot
+from sparewatt.protocol.error_shapes import OLLAMA_PREFIX, speaks_anthropic
 
 _PARAMETER = re.compile(r"\{(\w+)(?::[^}]*)?\}")
 _ERRORS = {
@@ -25,6 +26,7 @@ _ERRORS = {
 }
 _SSE_EVENT = {"type": "object", "properties": {name: {"type": "string"} for name in ("event", "id", "data")}}
 """One server-sent event, as tools that read such streams see it."""
+NDJSON = "application/x-ndjson"
 _EVENTS = (FeedSnapshot, FeedDelta)
 """Types that travel as server-sent events: no route returns them as a whole."""
 
@@ -144,17 +146,27 @@ def _responses(route: ApiRoute, by_type: dict[str, Any]) -> dict[str, Any]:
         content["application/json"] = {"schema": _schema(route.reply, by_type)}
     if spec.streams:
         content["text/event-stream"] = {"schema": _SSE_EVENT}
+    if spec.ndjson:
+        content[NDJSON] = {"schema": {"type": "string", "description": "A line of JSON for every piece."}}
     if spec.csv:
         content["text/csv"] = {"schema": {"type": "string"}}
     if spec.content_type is not None:
         content[spec.content_type] = {
             "schema": {"type": "object" if spec.content_type == "application/json" else "string"}
         }
-    error = {"application/json": {"schema": ref("Error")}}
+    name, whose = _error_shape(spec.path)
+    error = {"application/json": {"schema": ref(name)}}
     errors = {status: {"description": text, "content": error} for status, text in _ERRORS.items()}
     success = {"description": "As requested.", "content": content}
     return {
         **{str(status): success for status in (spec.status, *spec.other_statuses)},
         **errors,
-        "default": {"description": "OpenAI's error object.", "content": error},
+        "default": {"description": f"{whose} error object.", "content": error},
     }
+
+
+def _error_shape(path: str) -> tuple[str, str]:
+    """The schema of a path's errors, and whose it is."""
+    if speaks_anthropic(path, {}):
+        return "AnthropicError", "Anthropic's"
+    return ("OllamaError", "Ollama's") if path.startswith(OLLAMA_PREFIX) else ("Error", "OpenAI's")

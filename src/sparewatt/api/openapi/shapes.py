@@ -65,6 +65,34 @@ _GENERATING: dict[str, Schema] = {
     "provider": {"type": "object", "description": "Who may serve it: docs/reference/policy.md."},
 }
 
+_BLOCKS: Schema = {"anyOf": [_TEXT, _list({"type": "object"}, minItems=1)]}
+_MESSAGES: dict[str, Schema] = {
+    "model": _MODEL,
+    "messages": _list(
+        _full(role={"enum": ["user", "assistant", "system"]}, content=_BLOCKS), minItems=1, maxItems=20_000
+    ),
+    "system": _or_null(_BLOCKS),
+    "stream": _or_null(_BOOL),
+    "stop_sequences": _or_null(_list({"type": "string", "minLength": 1, "maxLength": 1_000}, maxItems=16)),
+    "temperature": _GENERATING["temperature"],
+    "top_p": _GENERATING["top_p"],
+    "top_k": _or_null({"type": "integer", "minimum": 0}),
+    "tools": _or_null(_list({"type": "object"}, maxItems=512)),
+    "tool_choice": _or_null({"type": "object"}),
+    "thinking": _or_null(_object({"type": {"enum": ["enabled", "adaptive", "disabled"]}}, "type")),
+    "output_config": _or_null({"type": "object"}),
+    "provider": _GENERATING["provider"],
+}
+
+_OLLAMA: dict[str, Schema] = {
+    "model": _MODEL,
+    "stream": _or_null({"type": "boolean", "default": True}),
+    "format": {"anyOf": [{"enum": ["", "json"]}, {"type": "object"}, {"type": "null"}]},
+    "options": _or_null({"type": "object", "description": "docs/reference/ollama.md has the table."}),
+    "think": {"anyOf": [_BOOL, {"enum": ["low", "medium", "high", "max"]}, {"type": "null"}]},
+    "provider": _GENERATING["provider"],
+}
+
 SHAPES: dict[str, Schema] = {
     "Error": _full(error=_full(message=_TEXT, type=_TEXT, param=_or_null(_TEXT), code=_or_null(_TEXT))),
     "ChatRequest": _object(
@@ -145,4 +173,51 @@ SHAPES: dict[str, Schema] = {
         },
         "model",
     ),
+    "MessagesRequest": _object({**_MESSAGES, "max_tokens": _TOKENS}, "model", "messages", "max_tokens"),
+    "MessageCountRequest": _object(_MESSAGES, "model", "messages"),
+    "AnthropicError": _full(type={"const": "error"}, error=_full(type=_TEXT, message=_TEXT), request_id=_TEXT),
+    "OllamaChatRequest": _object(
+        {
+            **_OLLAMA,
+            "messages": _or_null(
+                _list(
+                    _object(
+                        {
+                            "role": {"enum": ["system", "user", "assistant", "tool"]},
+                            "content": _or_null(_TEXT),
+                            "images": _or_null(_list(_TEXT, maxItems=64)),
+                            "tool_calls": _or_null(_list({"type": "object"}, maxItems=512)),
+                            "tool_name": _or_null(_TEXT),
+                        },
+                        "role",
+                    ),
+                    maxItems=20_000,
+                )
+            ),
+            "tools": _or_null(_list({"type": "object"}, maxItems=512)),
+        },
+        "model",
+    ),
+    "OllamaGenerateRequest": _object(
+        {
+            **_OLLAMA,
+            "prompt": _or_null(_TEXT),
+            "suffix": _or_null(_TEXT),
+            "system": _or_null(_TEXT),
+            "raw": _or_null(_BOOL),
+            "images": _or_null(_list(_TEXT, maxItems=64)),
+        },
+        "model",
+    ),
+    "OllamaEmbedRequest": _object(
+        {
+            "model": _MODEL,
+            "input": {"anyOf": [_TEXT, _list(_TEXT, minItems=1, maxItems=2048)]},
+            "dimensions": _or_null({"type": "integer", "minimum": 1, "maximum": 1 << 16}),
+        },
+        "model",
+        "input",
+    ),
+    "OllamaPromptRequest": _full(model=_MODEL, prompt=_TEXT),
+    "OllamaError": _full(error=_TEXT),
 }

@@ -53,18 +53,18 @@ class StoredResponseEndpoints:
         shelf, response_id = self._find_shelf(request, principal)
         if request.query.get("stream") == "true":
             return await self._replay(request, shelf, response_id)
-        live = self._find_stored(shelf, response_id)
+        live = self._find_kept(shelf, response_id)
         return live.response if live is not None else (await shelf.find(response_id)).response
 
     @endpoint("DELETE /v1/responses/{response_id}", access="inference")
     async def delete_response(self, request: web.Request, principal: Principal) -> ResponseDeletion:
         """Delete a stored response; one that is being written stops."""
         shelf, response_id = self._find_shelf(request, principal)
-        live = self._find_stored(shelf, response_id)
-        if not await shelf.delete(response_id):
-            raise response_not_found(response_id)
+        live = self._find_kept(shelf, response_id)
+        if not await shelf.delete(response_id) and live is None:
+            raise response_not_found(response_id, shelf.retention)
         if live is not None:
-            live.cancel()
+            live.forget()
         return ResponseDeletion(id=response_id)
 
     @endpoint("GET /v1/responses/{response_id}/input_items", access="inference", query=("limit", "order", "after"))
@@ -109,10 +109,10 @@ class StoredResponseEndpoints:
             raise response_not_found(response_id)
         return shelf, response_id
 
-    def _find_stored(self, shelf: Shelf, response_id: str) -> LiveResponse | None:
-        """One that is being written here; what is not stored is not shown."""
+    def _find_kept(self, shelf: Shelf, response_id: str) -> LiveResponse | None:
+        """One that is being written here; what is not kept is not shown."""
         live = self.registry.find(response_id, key_id=shelf.key_id)
-        return live if live is not None and live.is_stored else None
+        return live if live is not None and live.is_kept else None
 
     async def _cancel_here(self, response_id: str, key_id: KeyId) -> Json | None:
         """The response as far as it is written then; None if this process does not write it."""
@@ -128,7 +128,7 @@ class StoredResponseEndpoints:
     async def _replay(self, request: web.Request, shelf: Shelf, response_id: str) -> web.StreamResponse:
         """As a stream: live if its events are here, else once it is over, in larger pieces."""
         after = _starting_after(request)
-        live = self._find_stored(shelf, response_id)
+        live = self._find_kept(shelf, response_id)
         if live is not None and live.log is not None:
             return await send_log(request, live.log, {}, after=after)
         response = (await shelf.find(response_id)).response

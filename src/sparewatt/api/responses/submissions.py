@@ -21,17 +21,25 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import new_id
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng
+from sparewatt.edge.auth import RequestContext
 from sparewatt.edge.bodies import read_body, refusal_reply
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
 from sparewatt.inference.call import ModelCall
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
-from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, previous_response_gone, require_shelf
+from sparewatt.inference.responses.shelf import (
+    Shelf,
+    ShelfFactory,
+    item_not_found,
+    previous_response_gone,
+    require_shelf,
+)
 from sparewatt.inference.service import InferenceService, RequestOptions, Submission, buffered_submission
+from sparewatt.policy.model import Retention
 from sparewatt.protocol.responses.chat_request import to_chat
 from sparewatt.protocol.responses.compaction import expanded_items
-from sparewatt.protocol.responses.input_items import NewId
-from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, parse_request
+from sparewatt.protocol.responses.input_items import NewId, reference_ids, refuse_stray_outputs, resolved_items
+from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest, ResponsesRequest, parse_request
 from sparewatt.protocol.responses.tools import ToolSelection
 
 
@@ -39,6 +47,7 @@ class ResponseCaller(NamedTuple):
     """The client of one request that a model answers."""
 
     request: web.Request
+    context: RequestContext
     principal: Principal
     options: RequestOptions
     shelf: Shelf | None
@@ -62,31 +71,37 @@ class ResponseSubmissions:
         """
         options = self.service.options(principal, request.headers)
         shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
-        caller = ResponseCaller(request, principal, options, shelf)
+        caller = ResponseCaller(request, context_of(request), principal, options, shelf)
         body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
         key = key_of(request.headers)
         if key is None:
             return await produce(caller, parse_request(body))
         answer = await self.idempotency.once(
-            self._repetition(caller, key, body), lambda: produce(caller, parse_request(body)), outcome=_outcome_of
+            self._repetition(caller, key, body), lambda: produce(caller, parse_request(body)), outcome=outcome_of
         )
         if isinstance(answer, CachedAnswer):
             return web.Response(body=answer.body, headers=answer.replay_headers())
         return answer
 
+    def retention_for(self, caller: ResponseCaller, parsed: ParsedResponsesRequest) -> Retention:
+        """The longest that this request may be kept. Raises what routing raises."""
+        request = parsed.request
+        header, provider = caller.options.route, bytes(request.provider)
+        routing = self.service.route(request.model, caller.principal, header=header, provider=provider)
+        return routing.policy.retention or "day"
+
     def submit(self, caller: ResponseCaller, call: ModelCall) -> AbstractAsyncContextManager[Submission[BufferedSink]]:
         """A submission that was begun; when the context ends, it is cancelled unless it is over."""
-        context = context_of(caller.request)
         return buffered_submission(
             self.service,
             caller.principal,
             caller.options,
             call,
-            charge=lambda tokens: self.limiter.charge(context, tokens=tokens),
+            charge=lambda tokens: self.limiter.charge(caller.context, tokens=tokens),
         )
 
     def _repetition(self, caller: ResponseCaller, key: str, body: bytes) -> Repetition:
-        context, options = context_of(caller.request), caller.options
+        context, options = caller.context, caller.options
         return Repetition(
             (str(caller.principal.key_id), key),
             self.idempotency.digest(context.path, body, options.route or "", options.ranking.name),
@@ -98,21 +113,49 @@ def id_maker(rng: Rng) -> NewId:
     return lambda prefix: new_id(prefix, rng=rng, n_bytes=20)
 
 
-async def conversation_of(parsed: ParsedResponsesRequest, items: list[Json], shelf: Shelf | None) -> list[Json]:
-    """Items of previous responses and these, compactions opened. Raises PreviousResponseNotFound or InvalidField."""
-    previous, history = parsed.request.previous_response_id, []
-    if previous is not None:
-        if shelf is None:
-            raise previous_response_gone(previous)
-        history = await shelf.history(previous)
+class Conversation(NamedTuple):
+    """What a request goes on from, and what it adds."""
+
+    items: list[Json]
+    """All of it, with references resolved and compactions opened."""
+    own: list[Json]
+    """The request's own items, with references resolved."""
+
+
+async def conversation_of(
+    parsed: ParsedResponsesRequest, items: list[Json], shelf: Shelf | None, *, history: list[Json] | None = None
+) -> Conversation:
+    """`history`: what the previous response left, where the caller has it.
+
+    Raises PreviousResponseNotFound, ConversationNotFound, ItemNotFound or InvalidField.
+    """
+    if history is None:
+        history = await _history_of(parsed.request, shelf)
+    wanted = reference_ids([*history, *items])
+    if wanted and shelf is None:
+        raise item_not_found(wanted[0])
+    found = await shelf.items_by_id(wanted) if wanted and shelf is not None else {}
+    history, own = resolved_items(history, found), resolved_items(items, found)
+    refuse_stray_outputs([*history, *own])
 
     def open_sealed(sealed: str) -> list[Json]:
         return require_shelf(shelf, param="input").open_items(sealed)
 
-    conversation = expanded_items([*history, *items], open_sealed)
+    conversation = expanded_items([*history, *own], open_sealed)
     if not conversation and not parsed.request.instructions:
         raise InvalidField("There is nothing to answer: send 'input'.", param="input")
-    return conversation
+    return Conversation(conversation, own)
+
+
+async def _history_of(request: ResponsesRequest, shelf: Shelf | None) -> list[Json]:
+    previous, conversation = request.previous_response_id, request.conversation_id
+    if conversation is not None:
+        return await require_shelf(shelf, param="conversation").conversations.history(conversation)
+    if previous is None:
+        return []
+    if shelf is None:
+        raise previous_response_gone(previous)
+    return await shelf.history(previous)
 
 
 def chat_call(parsed: ParsedResponsesRequest, messages: list[Json], tools: ToolSelection) -> ModelCall:
@@ -137,7 +180,7 @@ def answer_headers(submission: Submission[BufferedSink]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name != "content-type"}
 
 
-def _outcome_of(reply: web.StreamResponse) -> ProducedAnswer:
+def outcome_of(reply: web.StreamResponse) -> ProducedAnswer:
     is_answer = reply.status == 200
     if isinstance(reply, web.Response) and isinstance(reply.body, bytes):
         return ProducedAnswer(is_answer, cacheable(reply.body, reply.headers))

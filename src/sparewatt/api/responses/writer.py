@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from sparewatt.core.clock import Clock
-from sparewatt.core.errors import JobFailed, StoreUnavailable
+from sparewatt.core.errors import JobFailed
 from sparewatt.core.ids import KeyId
 from sparewatt.inference.dispatch.buffered_sink import BufferedSink
+from sparewatt.inference.responses.conversations import ConversationAddition
 from sparewatt.inference.responses.event_log import EventLog
-from sparewatt.inference.responses.shelf import Shelf
+from sparewatt.inference.responses.record import ResponseRecord
 from sparewatt.inference.service import Submission
 from sparewatt.protocol.responses.chat_chunks import ChunkReader, read_chunk
-from sparewatt.protocol.responses.events import DONE, as_sse
 from sparewatt.protocol.responses.request import Json
 from sparewatt.protocol.responses.translator import ResponseTranslator
 
-Send = Callable[[list[bytes]], Awaitable[None]]
+SendEvents = Callable[[list[Json]], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,8 +28,10 @@ class ResponseWriter:
     submission: Submission[BufferedSink]
     translator: ResponseTranslator
     key_id: KeyId
-    shelf: Shelf | None
-    """Where it is stored; None if it is not."""
+    record: ResponseRecord | None
+    """Where it is kept; None if it is not."""
+    addition: ConversationAddition | None
+    """What the conversation gets that it belongs to."""
     clock: Clock
     has_begun: bool = False
     """Whether the client knows of it. One that has not begun is dropped without a trace."""
@@ -42,8 +44,12 @@ class ResponseWriter:
         return self.translator.response
 
     @property
-    def is_stored(self) -> bool:
-        return self.shelf is not None
+    def is_kept(self) -> bool:
+        return self.record is not None
+
+    @property
+    def has_row(self) -> bool:
+        return self.record is not None and self.record.has_row
 
     def cancel(self) -> None:
         """What was written so far is stored."""
@@ -52,19 +58,23 @@ class ResponseWriter:
             self.submission.cancel()
             self.submission.sink.finish()
 
-    async def begin(self, send: Send) -> None:
-        await send([as_sse(event) for event in self.translator.begin()])
+    def forget(self) -> None:
+        """Its client has deleted it: it is not kept, and stops."""
+        self.record = None
+        self.cancel()
 
-    async def stream(self, send: Send) -> None:
+    async def begin(self, send: SendEvents) -> None:
+        await send(self.translator.begin())
+
+    async def stream(self, send: SendEvents) -> None:
         """Translate chunk by chunk, to the end."""
         reader, sink = ChunkReader(), self.submission.sink
         while (data := await sink.take()) is not None:
-            events = [as_sse(event) for chunk in reader.feed(data) for event in self.translator.feed(chunk)]
+            events = [event for chunk in reader.feed(data) for event in self.translator.feed(chunk)]
             if events:
                 await send(events)
             self.submission.consumed(len(data))
-        events = [as_sse(event) for event in await self._finish()]
-        await send(events if self.translator.failure is not None else [*events, DONE])
+        await send(await self._finish())
 
     async def whole(self) -> Json:
         """Translate a reply in one piece. Raises JobFailed if it cannot be read."""
@@ -98,12 +108,8 @@ class ResponseWriter:
 
     async def _store(self) -> None:
         """A response that could not be stored is still an answer: its `store` becomes false."""
-        if self.shelf is None:
-            return
-        try:
-            is_stored = await self.shelf.finish(self.response)
-        except StoreUnavailable:
-            is_stored = False
-        if not is_stored:
-            self.shelf = None
+        if self.addition is not None:
+            await self.addition.add(self.response)
+        if self.record is None or not await self.record.finish(self.response):
+            self.record = None
             self.translator.response = self.response | {"store": False}

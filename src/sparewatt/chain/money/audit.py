@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from sparewatt.chain.client import ChainClient
-from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, call_view, credit_pool
+from sparewatt.chain.money.settlement_contract import SETTLEMENT, TOKEN, call_view, credit_pool, settlement_pool
 from sparewatt.core.ids import AccountId
 from sparewatt.evm.contract_abi import Contracts
 from sparewatt.ledger.chain_audit import (
@@ -20,6 +20,7 @@ from sparewatt.ledger.chain_audit import (
 )
 from sparewatt.protocol.api.ledger import ChainAudit
 from sparewatt.store.database import Database
+from sparewatt.store.payouts import CREDIT_POOL_ID, REWARD_POOL_ID
 from sparewatt.store.pockets import OwnedPocketRow, Pocket, PocketKey
 
 PAYING_CONTRACTS = ("escrow", "stake_registry", "dispute_book")
@@ -39,18 +40,22 @@ class ChainAuditor:
         row, index = await audit.read(), await self.database.chain.index()
         if row.answered >= row.asked or index is None:
             return
-        report = await self.compare(final_block=index.block_number - self.depth + 1)
+        report = await self.compare(final_block=index.final_block(depth=self.depth))
         await audit.answer(row.asked, msgspec.json.encode(report).decode())
 
     async def compare(self, *, final_block: int) -> ChainAudit:
         audit, pockets = self.database.chain_audit, self.database.pockets
         rows, held = await pockets.owned(), await pockets.held_addresses()
-        pool = await credit_pool(self.client, self.contracts[SETTLEMENT], at_block=final_block)
-        flows = await audit.pool_flows(up_to_block=final_block)
+        settlement = self.contracts[SETTLEMENT]
+        pool = await credit_pool(self.client, settlement, at_block=final_block)
+        rewards = await settlement_pool(self.client, settlement, REWARD_POOL_ID, at_block=final_block)
+        flows = await audit.pool_flows(up_to_block=final_block, pool_id=CREDIT_POOL_ID)
+        reward_flows = await audit.pool_flows(up_to_block=final_block, pool_id=REWARD_POOL_ID)
         differences = [
             *pocket_differences(rows, await self._on_chain(rows, held.items(), final_block)),
             *balance_differences(rows, await audit.pocket_balances()),
             *pool_differences(flows, funded=pool.funded, paid=pool.paid),
+            *pool_differences(reward_flows, funded=rewards.funded, paid=rewards.paid, name="rewards"),
         ]
         uncovered = uncovered_nano(await audit.books_owe(), pool_micro=pool.funded - pool.paid)
         shortfall = await audit.shortfall()

@@ -70,7 +70,7 @@ class ExitWorker:
         owners = await self.database.pockets.owners(addresses)
         hopeless = await self._advance([each for each in open_ones if each.address in owners][:EXITS_PER_STEP], owners)
         wanted, kept = wanted_holds(
-            seen, asked, final_block=index.block_number - self.depth + 1, hopeless=frozenset(hopeless)
+            seen, asked, final_block=index.final_block(depth=self.depth), hopeless=frozenset(hopeless)
         )
         await self._hold(wanted, kept, owners)
         await self._convert()

@@ -11,22 +11,22 @@ from sparewatt.evm.contract_abi import Contract
 from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.chain_audit import uncovered_nano
 from sparewatt.ledger.payouts import NANO_PER_MICRO
-from sparewatt.ledger.pockets import CREDIT_POOL_ID
 from sparewatt.store.database import Database
+from sparewatt.store.payouts import CREDIT_POOL_ID
 
 PREFIX = "cover:"
 
 
 async def funding_calls(
-    client: ChainClient, settlement: Contract, *, operator: str, units: int
+    client: ChainClient, settlement: Contract, *, operator: str, units: int, pool_id: int = CREDIT_POOL_ID
 ) -> list[tuple[str, ContractCall]]:
-    """The faucet gives to the operator, who funds the pool of credits. At most what one call of the faucet gives."""
+    """The faucet gives to the operator, who funds the pool. At most what one call of the faucet gives."""
     token = await settlement_token(client, settlement)
     units = min(units, int(await call_view(client, token, "FAUCET_MAX")))
     return [
         ("faucet", token.encode_call("faucet", operator, units)),
         ("approve", token.encode_call("approve", settlement.address, units)),
-        ("fund", settlement.encode_call("fund", CREDIT_POOL_ID, units)),
+        ("fund", settlement.encode_call("fund", pool_id, units)),
     ]
 
 

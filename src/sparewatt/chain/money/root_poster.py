@@ -1,7 +1,7 @@
 """Posts the Merkle roots of payout batches to the settlement contract, in order, each within what the pool holds.
 
-A batch that promises more waits for deposits. On a chain of test money the faucet covers the rest, since credits were
-given away there as well.
+There is one poster for each pool: credits, and era rewards. A batch that promises more waits for deposits. On a chain
+of test money the faucet covers the rest, since credits were given away there as well.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from typing import assert_never
 
 from sparewatt.chain.client import ChainClient
 from sparewatt.chain.money.pool_cover import funding_calls
-from sparewatt.chain.money.settlement_contract import (
-    SettlementPool,
-    call_view,
-    credit_pool,
-)
+from sparewatt.chain.money.settlement_contract import SettlementPool, call_view, settlement_pool
 from sparewatt.chain.outbox import enqueue
 from sparewatt.core.log import Logger
 from sparewatt.evm.contract_abi import Contract
 from sparewatt.evm.model import ContractCall
-from sparewatt.ledger.pockets import CREDIT_POOL_ID
 from sparewatt.store.chain import ChainStore
 from sparewatt.store.payouts import PayoutBatchRow, PayoutStore
 
@@ -71,16 +66,18 @@ class RootPoster:
     settlement: Contract
     operator: str
     test_money: bool
+    prefix: str = "payout"
+    """Of its ids in the outbox: another one for each pool."""
     _warned: tuple[int, RootAction] | None = field(default=None, init=False)
 
     async def step(self) -> None:
         if await self.payouts.has_batch_under_delay():
             await self.payouts.mark_ripe(chain_unix_s=(await self.client.head()).unix_s)
         batch = await self.payouts.first_unposted_batch()
-        if batch is None or await self.store.has_open(f"payout:{batch.epoch}:"):
+        if batch is None or await self.store.has_open(f"{self.prefix}:{batch.epoch}:"):
             return
-        pool = await credit_pool(self.client, self.settlement)
-        stopped = bool(await call_view(self.client, self.settlement, "stopped", CREDIT_POOL_ID))
+        pool = await settlement_pool(self.client, self.settlement, self._pool_id)
+        stopped = bool(await call_view(self.client, self.settlement, "stopped", self._pool_id))
         delayed = await self._is_delayed(pool)
         action = next_root_action(batch, pool, test_money=self.test_money, is_stopped=stopped, is_delayed=delayed)
         match action:
@@ -95,10 +92,14 @@ class RootPoster:
             case _ as never:
                 assert_never(never)
 
+    @property
+    def _pool_id(self) -> int:
+        return self.payouts.pool_id
+
     async def _is_delayed(self, pool: SettlementPool) -> bool:
         if not pool.epoch:
             return False
-        _, __, ripe_at = await call_view(self.client, self.settlement, "root_at", CREDIT_POOL_ID, pool.epoch)
+        _, __, ripe_at = await call_view(self.client, self.settlement, "root_at", self._pool_id, pool.epoch)
         return (await self.client.head()).unix_s < int(ripe_at)
 
     async def _post(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
@@ -107,16 +108,18 @@ class RootPoster:
         It also tells a batch that was made anew, or whose root was struck, from what was posted before.
         """
         version = f"{int(batch.unix_s * 1_000)}.{batch.strikes}"
-        args = (CREDIT_POOL_ID, batch.epoch, batch.root, batch.leaves, batch.promised_micro)
+        args = (self._pool_id, batch.epoch, batch.root, batch.leaves, batch.promised_micro)
         await self._enqueue(
-            f"payout:{batch.epoch}:{version}:root:{pool.funded}", self.settlement.encode_call("post_root", *args)
+            f"{self.prefix}:{batch.epoch}:{version}:root:{pool.funded}", self.settlement.encode_call("post_root", *args)
         )
 
     async def _cover(self, batch: PayoutBatchRow, pool: SettlementPool) -> None:
         lacking = batch.promised_micro - pool.funded
-        calls = await funding_calls(self.client, self.settlement, operator=self.operator, units=lacking)
+        calls = await funding_calls(
+            self.client, self.settlement, operator=self.operator, units=lacking, pool_id=self._pool_id
+        )
         for name, call in calls:
-            await self._enqueue(f"payout:{batch.epoch}:cover:{pool.funded}:{name}", call)
+            await self._enqueue(f"{self.prefix}:{batch.epoch}:cover:{pool.funded}:{name}", call)
 
     async def _enqueue(self, business_id: str, call: ContractCall) -> None:
         await enqueue(self.store, call, business_id=business_id, sender=self.operator)
@@ -124,4 +127,4 @@ class RootPoster:
     def _warn_once(self, batch: PayoutBatchRow, action: RootAction) -> None:
         if self._warned != (batch.epoch, action):
             self._warned = (batch.epoch, action)
-            _log.warning("payout_root_waits", epoch=batch.epoch, why=action.value)
+            _log.warning("payout_root_waits", pool=self._pool_id, epoch=batch.epoch, why=action.value)

@@ -11,7 +11,7 @@ from sparewatt.core.errors import ChainRefused
 from sparewatt.evm.contract_abi import Contract, Contracts
 from sparewatt.evm.model import ContractCall
 from sparewatt.ledger.payouts import PayoutLeafProof
-from sparewatt.ledger.pockets import CREDIT_POOL_ID
+from sparewatt.store.payouts import CREDIT_POOL_ID
 
 SETTLEMENT, TOKEN = "settlement", "token"
 
@@ -26,10 +26,15 @@ class SettlementPool:
     epoch: int
 
 
-def claim_call(settlement: Contract, proof: PayoutLeafProof) -> ContractCall:
-    """Anyone may send it: the money goes to the address that earned it."""
+def claim_args(proof: PayoutLeafProof, *, pool_id: int) -> tuple[object, ...]:
+    """What every kind of claim begins with."""
     entry = (proof.leaf.address, proof.leaf.earned_micro, proof.leaf.spent_micro)
-    return settlement.encode_call("claim", CREDIT_POOL_ID, proof.epoch, entry, proof.index, list(proof.path))
+    return pool_id, proof.epoch, entry, proof.index, list(proof.path)
+
+
+def claim_call(settlement: Contract, proof: PayoutLeafProof, *, pool_id: int = CREDIT_POOL_ID) -> ContractCall:
+    """Anyone may send it: the money goes to the address that earned it."""
+    return settlement.encode_call("claim", *claim_args(proof, pool_id=pool_id))
 
 
 def record_spent_call(settlement: Contract, proof: PayoutLeafProof) -> ContractCall:
@@ -63,5 +68,11 @@ async def followed_contracts(client: ChainClient, record: DeploymentRecord) -> C
     return Contracts(shipped_artifacts(), {**record.addresses, TOKEN: token.address}, foreign={TOKEN})
 
 
+async def settlement_pool(
+    client: ChainClient, settlement: Contract, pool_id: int, *, at_block: int | None = None
+) -> SettlementPool:
+    return SettlementPool(*await call_view(client, settlement, "pools", pool_id, at_block=at_block))
+
+
 async def credit_pool(client: ChainClient, settlement: Contract, *, at_block: int | None = None) -> SettlementPool:
-    return SettlementPool(*await call_view(client, settlement, "pools", CREDIT_POOL_ID, at_block=at_block))
+    return await settlement_pool(client, settlement, CREDIT_POOL_ID, at_block=at_block)

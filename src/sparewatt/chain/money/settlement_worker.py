@@ -26,7 +26,7 @@ from sparewatt.core.log import Logger
 from sparewatt.evm.contract_abi import Contracts
 from sparewatt.evm.model import hex_of
 from sparewatt.ledger.payouts import PayoutService
-from sparewatt.ledger.pockets import CREDIT_POOL_ID, MONEY_EVENTS
+from sparewatt.ledger.pockets import MONEY_EVENTS
 from sparewatt.protocol.contracts.chain_events import ChainEvent
 from sparewatt.store.credit_holds import CreditHoldStore
 from sparewatt.store.database import Database
@@ -50,20 +50,20 @@ class SettlementConfig:
 
 @dataclass(frozen=True, slots=True)
 class PayoutEventHandler:
-    """Writes final events of payout roots into the books. Idempotent: the same event again changes nothing."""
+    """Writes final events of a pool's roots into the books. Idempotent: the same event again changes nothing."""
 
     payouts: PayoutStore
     clock: Clock
 
     async def handle(self, event: ChainEvent) -> None:
-        if event.args["pool"] != CREDIT_POOL_ID:
+        if event.args["pool"] != self.payouts.pool_id:
             return
         match event.event:
             case "RootPosted":
                 await self._handle_root_posted(event)
             case "RootStruck":
                 if await self.payouts.mark_struck(event.args["epoch"]):
-                    _log.warning("payout_root_struck", epoch=event.args["epoch"])
+                    _log.warning("payout_root_struck", pool=event.args["pool"], epoch=event.args["epoch"])
             case _:
                 await self.payouts.mark_claimed(event.args["account"], claimed_micro=event.args["earned"])
 
@@ -71,7 +71,8 @@ class PayoutEventHandler:
         epoch = event.args["epoch"]
         batch = await self.payouts.find_batch(epoch)
         if batch is None or hex_of(batch.root) != event.args["root"]:
-            _log.warning("root_is_not_ours", epoch=epoch)  # the operator's key is used with another database
+            # The operator's key is used with another database.
+            _log.warning("root_is_not_ours", pool=event.args["pool"], epoch=epoch)
             return
         now, ripe_at = self.clock.unix_s(), event.args["ripe_at"]
         await self.payouts.mark_posted(epoch, tx=hex_of(event.tx_hash), unix_s=now, ripe_at=ripe_at)
@@ -82,6 +83,7 @@ class SettlementWorker:
     deliveries: Sequence[EventDelivery]
     requests: ChainRequestProcessor
     roots: RootPoster
+    reward_roots: RootPoster
     cover: PoolCover
     exits: ExitWorker
     auditor: ChainAuditor
@@ -100,6 +102,7 @@ class SettlementWorker:
         await self.holds.release_ended()
         await self.exits.step()
         await self.roots.step()
+        await self.reward_roots.step()
         await self.cover.step()
         await self.auditor.step()
         return is_sending
@@ -124,12 +127,12 @@ def make_settlement_worker(
 ) -> SettlementWorker:
     """Raises ContractsMissing without a settlement contract."""
     store, contract = database.chain, contracts[SETTLEMENT]
-    payouts = PayoutService(database.payouts, clock=clock)
+    payouts, rewards = (PayoutService(each, clock=clock) for each in (database.payouts, database.reward_payouts))
     poster = PocketPoster(client, contracts, database.pockets, config.chain_tag, clock)
     roots = [f"{SETTLEMENT}.{name}" for name in ("RootPosted", "RootStruck", "Claimed")]
     context = ChainRequestContext(client, contracts, config.chain_id, database, custody, config.test_money, clock)
     handlers = {
-        **deposit_handlers(context, payouts),
+        **deposit_handlers(context, payouts, rewards),
         **lease_handlers(context),
         **provider_handlers(context),
         **withdrawal_handlers(context, operator=config.operator),
@@ -139,9 +142,15 @@ def make_settlement_worker(
         deliveries=[
             EventDelivery(store, books_reader(contracts), MONEY_EVENTS, config.depth, poster.handle),
             EventDelivery(store, "payouts", roots, config.depth, PayoutEventHandler(database.payouts, clock).handle),
+            EventDelivery(
+                store, "rewards", roots, config.depth, PayoutEventHandler(database.reward_payouts, clock).handle
+            ),
         ],
         requests=ChainRequestProcessor(store, database.chain_requests, handlers, senders),
         roots=RootPoster(client, store, database.payouts, contract, config.operator, config.test_money),
+        reward_roots=RootPoster(
+            client, store, database.reward_payouts, contract, config.operator, config.test_money, "reward"
+        ),
         cover=PoolCover(client, database, contract, config.operator, config.test_money),
         exits=ExitWorker(client, database, contract, payouts, config.operator, config.depth, clock),
         auditor=ChainAuditor(client, database, contracts, config.depth),

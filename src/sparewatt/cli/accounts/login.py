@@ -16,7 +16,15 @@ import click
 from sparewatt.cli import output
 from sparewatt.cli.accounts.keys import describe_limits
 from sparewatt.cli.client import ApiClient, path_of
-from sparewatt.cli.context import SCOPES, NetworkContext, address_options, network_options, resolve_network
+from sparewatt.cli.context import (
+    OPERATOR,
+    SCOPES,
+    NetworkContext,
+    address_options,
+    known_contexts,
+    network_options,
+    resolve_network,
+)
 from sparewatt.cli.credentials import Login, forget_login, read_logins, save_login
 from sparewatt.cli.errors import ApiError, CliError, ExitCode
 from sparewatt.cli.groups import examples
@@ -62,16 +70,22 @@ def login(client: ApiClient, *, email: str | None, as_json: bool) -> None:
 @examples("sparewatt logout")
 def logout(client: ApiClient, *, as_json: bool) -> None:
     """Log out: revoke this machine's key and forget it."""
-    saved = next((login for login in read_logins() if login.base_url == client.base_url), None)
+    saved = _login_in_use(client.base_url)
     if saved is None:
         raise CliError(f"You are not logged in at {client.base_url}.", exit_code=ExitCode.NOT_FOUND)
     revoked = _revoke_key(saved)
-    forget_login(saved.base_url)
+    forget_login(saved)
     if as_json:
         output.print_json({"base_url": saved.base_url, "key_id": saved.key_id, "revoked": revoked})
     else:
         output.print_lines([f"Logged out of {saved.base_url}."])
         output.note(_describe_remaining_key())
+
+
+def _login_in_use(base_url: str) -> Login | None:
+    """The one that was chosen, or made last, of those at this network."""
+    logins = {login.api_key: login for login in read_logins() if login.base_url == base_url}
+    return next((logins[each.api_key] for each in known_contexts() if each.api_key in logins), None)
 
 
 def _describe_remaining_key() -> str:
@@ -82,8 +96,8 @@ def _describe_remaining_key() -> str:
         return "No key is left on this machine. 'sparewatt login' makes one."
     if os.environ.get("SPAREWATT_API_KEY"):
         return "Commands now use the key in SPAREWATT_API_KEY."
-    login = next((login for login in read_logins() if login.api_key == network.api_key), None)
-    key = "the start-up key of the network, an operator's," if login is None else f"your login as {login.email}"
+    started_here = "the start-up key of the network, an operator's,"
+    key = started_here if network.name.startswith(OPERATOR) else f"your login as {network.name}"
     return f"Commands now use {key} at {network.base_url}."
 
 
@@ -126,7 +140,7 @@ def _log_in(client: ApiClient, path: str, body: Mapping[str, object], *, as_json
     key = client.post("/keys", wanted, headers=headers).parse(CreatedKey)
     client.post("/logout", {}, headers=headers)
     email, account_id = session.account.email or str(body["email"]), session.account.id
-    save_login(Login(client.base_url, key.key, key.id, account_id, email))
+    save_login(Login(client.base_url, key.key, key.id, account_id, email, session.account.role))
     notice = {"notice": session.notice} if session.notice else {}
     if as_json:
         login = {"base_url": client.base_url, "account_id": account_id, "email": email, "key_id": key.id}
@@ -134,6 +148,9 @@ def _log_in(client: ApiClient, path: str, body: Mapping[str, object], *, as_json
         return
     output.print_lines([f"Logged in at {client.base_url} as {email} ({account_id})."])
     output.note("Commands on this machine use its own key for 90 days, or until 'sparewatt logout'.")
+    others = [each.name for each in known_contexts() if each.base_url == client.base_url and each.api_key != key.key]
+    if others:
+        output.note(f"To act as {others[0]} again: 'sparewatt use {others[0]}', or '--as {others[0]}' for one command.")
     for text in notice.values():
         output.note(text)
 

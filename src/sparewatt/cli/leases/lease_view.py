@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from sparewatt.cli import output
-from sparewatt.cli.leases.money_view import ending_text, list_runway, money_facts
+from sparewatt.cli.leases.money_view import at_text, ending_text, list_runway, money_facts
 from sparewatt.cli.leases.quote_view import duration_text
+from sparewatt.cli.leases.uptime_view import list_uptime, uptime_facts
 from sparewatt.cli.output import Column, left, right
-from sparewatt.protocol.api.leases import Lease
+from sparewatt.protocol.api.leases import Lease, LeaseProgram
 
 ENDED = frozenset({"failed", "closed", "expired"})
 """Phases after which nothing happens to an order or its lease."""
@@ -23,11 +24,14 @@ def print_leases(leases: list[Lease]) -> None:
         right("SPENT", lambda each: output.UNKNOWN if each.money is None else output.format_usd(each.money.spent_usd)),
         right("DEPOSIT", lambda each: output.format_usd(_deposit(each))),
         left("RUNWAY", list_runway),
+        right("UPTIME", list_uptime),
     ]
-    output.print_table(columns, leases, may_drop=("GPUS", "PROVIDER", "DEPOSIT", "SPENT"))
+    output.print_table(columns, leases, may_drop=("GPUS", "PROVIDER", "DEPOSIT", "SPENT", "UPTIME"))
     for each in leases:
         if each.money is not None and each.money.warning is not None:
             output.note(f"WARNING {each.id}: {each.money.next_step}")
+        if each.program is not None and each.program.warning is not None:
+            output.note(f"WARNING {each.id}: {each.program.warning}")
 
 
 def print_lease(each: Lease, *, why: str | None = None) -> None:
@@ -47,15 +51,30 @@ def print_lease(each: Lease, *, why: str | None = None) -> None:
         ("Provider", _provider(each) or nobody),
         ("Price", _hourly(each) if _provider(each) is None else f"{_hourly(each)} an hour"),
     ]
+    if each.program is not None:
+        facts += program_facts(each.program)
     if each.ending is not None:
         facts.append(("Ended", ending_text(each.ending)))
     elif each.money is not None and _provider(each) is not None:
         facts += money_facts(each.money, max_spend_usd=each.max_spend_usd)
+    facts += uptime_facts(each.uptime)
     if each.secrets:
         facts.append(("Secrets", _secrets(each)))
     if each.problem:
         facts.append(("Problem", each.problem))
     output.print_facts(facts)
+
+
+def program_facts(program: LeaseProgram) -> list[tuple[str, str]]:
+    """By the provider's word."""
+    if program.phase is None:
+        text = "its provider has not said yet"
+    else:
+        since = f" since {at_text(program.since)}" if program.since else ""
+        again = f", started again {program.restarts} times" if program.restarts else ""
+        code = f", exit code {program.exit_code}" if program.exit_code is not None else ""
+        text = f"{program.phase}{since}{again}{code}{f': {program.trouble}' if program.trouble else ''}"
+    return [("Program", text), *([("WARNING", program.warning)] if program.warning else [])]
 
 
 def _secrets(each: Lease) -> str:

@@ -25,6 +25,7 @@ from sparewatt.cli.leases.quote_view import print_offers, print_quote
 from sparewatt.cli.leases.running import CHANGE_COMMANDS
 from sparewatt.cli.leases.secret_sender import SecretSender, chain_url_option, secrets_of
 from sparewatt.cli.leases.secret_values import read_values
+from sparewatt.cli.leases.serving import TOKEN_SECRET, JoinTokenMaker, find_served, make_image
 from sparewatt.cli.money.credits import id_option
 from sparewatt.protocol.api.lease_match import LeaseMatch
 from sparewatt.protocol.api.leases import Lease, LeaseChanged, LeaseDetails, LeaseList, LeaseQuote
@@ -65,6 +66,7 @@ for _command in CHANGE_COMMANDS:
 @examples(
     "sparewatt lease create -f gpu.yaml",
     "sparewatt lease create --image ghcr.io/me/train:1 --gpu rtx-4090 --duration 8h --max-spend 5",
+    "sparewatt lease create --serve smollm2-135m --duration 4h",
 )
 def create(
     client: ApiClient,
@@ -85,8 +87,13 @@ def create(
     Prices are per hour and all-in: no fee comes on top. The deposit is held from your credits and is the most that a
     lease can cost. Exit codes: 0 matched, 5 nobody could or would serve it, 1 other failures, 2 a bad order.
     """
-    draft = read_draft(options)
+    served = None if options["serve"] is None else find_served(options["serve"], options["image"])
+    draft = read_draft(options if served is None else {**options, "image": served.image})
     values = {} if dry_run else read_values(options["secrets"], names=secrets_of(draft.fields))
+    made = {}
+    if served is not None:
+        served.complete(draft)
+        made = {TOKEN_SECRET: JoinTokenMaker(client)}
     draft.add_port(public_port)
     _tell_translation(draft)
     quote = _quote(client, draft)
@@ -104,7 +111,7 @@ def create(
     if not yes and not as_json and sys.stdin.isatty():
         click.confirm(f"Order {quote.count} for {output.format_usd(quote.total_usd)} at most?", abort=True, err=True)
     reference = reference or secrets.token_hex(8)
-    sealer = SecretSender(client, values, names=secrets_of(draft.fields), chain_url=chain_url)
+    sealer = SecretSender(client, values, names=secrets_of(draft.fields), chain_url=chain_url, made=made)
     send_order(
         client,
         draft,
@@ -187,6 +194,7 @@ def cancel_lease(client: ApiClient, *, wanted: str, acts_on_all: bool, reference
     _act(client, wanted, "cancel", done, acts_on_all=acts_on_all, reference=reference, as_json=as_json)
 
 
+lease.add_command(make_image)
 lease.add_command(show_logs)
 lease.add_command(run_command)
 lease.add_command(connect_port)

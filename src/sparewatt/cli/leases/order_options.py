@@ -25,6 +25,12 @@ _OPTIONS = (
         help="An order file: ours in YAML or JSON, an Akash SDL, or a Spheron ICL.",
     ),
     click.option("--image", help="The container image."),
+    click.option(
+        "--serve",
+        metavar="MODEL",
+        help="Serve this model to the network as a node of yours: with the image that 'lease image MODEL' made here, "
+        "or with --image.",
+    ),
     click.option("--command", help="What to run, as one line.  [default: the image's own]"),
     click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable. Every bidder can read it."),
     click.option(
@@ -89,6 +95,13 @@ class OrderDraft:
         listed = self.fields.get("ports") or []
         if port is not None and port not in listed:
             self.fields["ports"] = [*listed, port]
+
+    def add_variable(self, name: str, value: str) -> None:
+        """Unless the order has it."""
+        listed = self.fields.get("env") or []
+        names = listed if isinstance(listed, dict) else [str(entry).partition("=")[0] for entry in listed]
+        if name not in names:
+            self.fields["env"] = _merged_env(listed, [f"{name}={value}"])
 
     def locate(self, error: ApiError) -> ApiError | CliError:
         """A bad order is a wrong use of the command; of a file, with the line that it is about if that can be told."""

@@ -20,6 +20,7 @@ from sparewatt.cli.leases.lease_view import print_lease, print_leases
 from sparewatt.cli.leases.money_view import at_text, print_events
 from sparewatt.cli.leases.secret_sender import SecretSender, chain_url_option
 from sparewatt.cli.leases.secret_values import read_values, secret_names
+from sparewatt.cli.leases.serving import TOKEN_SECRET, JoinTokenMaker
 from sparewatt.cli.money.credits import id_option
 from sparewatt.core.plural import pluralize
 from sparewatt.protocol.api.lease_changes import LeaseChangePlan, LeaseEventList
@@ -117,28 +118,50 @@ def extend(
 @lease_argument
 @click.option("--hourly", metavar="USD", help="Another price per hour, up to the order's highest.")
 @click.option("--duration", help="How long it shall go on from now, e.g. 90m, 12h, 7d.")
+@click.option("--image", help="Another image.")
+@click.option("--command", help="Another command, as one line; '' for the image's own.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable to set. Every bidder could read it.")
+@click.option("--unset", multiple=True, metavar="NAME", help="A variable to take away.")
 @max_spend_option
 @click.option("--dry-run", is_flag=True, help="Only show what it would cost.")
 @yes_option
 @id_option
 @network_options
-@examples("sparewatt lease update trainer --duration 30m", "sparewatt lease update trainer --hourly 0.75")
+@examples(
+    "sparewatt lease update trainer --duration 30m",
+    "sparewatt lease update trainer --hourly 0.75",
+    "sparewatt lease update web --image ghcr.io/me/web:2 --env COLOR=green",
+)
 def update(
     client: ApiClient,
     *,
     wanted: str,
     hourly: str | None,
     duration: str | None,
+    image: str | None,
+    command: str | None,
+    env: tuple[str, ...],
+    unset: tuple[str, ...],
     max_spend: str | None,
     dry_run: bool,
     yes: bool,
     reference: str | None,
     as_json: bool,
 ) -> None:
-    """Propose another price or end to a lease's provider. It takes effect when the provider accepts it."""
-    if hourly is None and duration is None:
-        raise CliError("Say what shall change: --hourly or --duration.", exit_code=ExitCode.USAGE)
-    body = _body(reference, hourly_usd=hourly, duration=duration, max_spend=max_spend)
+    """Propose another price, end or program to a lease's provider. It takes effect when the provider accepts it.
+
+    For another image, command or variable the container is replaced once its image is there. What was on its disk is
+    gone then; ports, secrets, size and the meter stay.
+    """
+    program = {"image": image, "command": command, "env": list(env) or None, "unset": list(unset) or None}
+    if hourly is None and duration is None and all(each is None for each in program.values()):
+        raise CliError(
+            "Say what shall change: --hourly, --duration, --image, --command, --env or --unset.",
+            exit_code=ExitCode.USAGE,
+        )
+    if any(each is not None for each in program.values()):
+        output.note("Its container is replaced when the provider accepts it: what is on its disk does not stay.")
+    body = _body(reference, hourly_usd=hourly, duration=duration, max_spend=max_spend, **program)
     shows_plan = dry_run or (reference is None and not as_json)
     _change(client, wanted, "update", body, shows_plan=shows_plan, dry_run=dry_run, yes=yes, as_json=as_json)
 
@@ -216,20 +239,21 @@ def send_lease_secrets(
     secret_names(given)
     lease = client.get(path_of("leases", wanted)).parse(LeaseDetails)
     values = read_values(given, names=() if given else lease.secrets)
-    if not values:
+    made = {TOKEN_SECRET: JoinTokenMaker(client)} if TOKEN_SECRET in lease.secrets and not given else {}
+    made = {name: make for name, make in made.items() if name not in values}
+    if not values and not made:
         sender = SecretSender(client, {}, names=lease.secrets, chain_url=None)
         raise CliError(
             "There is nothing to send: " + ("the order names no secrets." if not lease.secrets else "set them first."),
             next_step=f"The order names {', '.join(sender.names)}." if sender.names else "",
             exit_code=ExitCode.USAGE,
         )
-    sent = send_secrets(SealingContext(client, chain_of(client, chain_url)), lease, values)
+    sent = send_secrets(SealingContext(client, chain_of(client, chain_url)), lease, values, made=made)
     if as_json:
         _print_json(sent)
         return
-    output.note(
-        f"{pluralize(len(values), 'secret')} sealed to {pluralize(len(sent.candidates), 'candidate')} and sent."
-    )
+    count = pluralize(len(values) + len(made), "secret")
+    output.note(f"{count} sealed to {pluralize(len(sent.candidates), 'candidate')} and sent.")
     if sent.missing:
         output.note(f"It still waits for {', '.join(sent.missing)}.")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -53,22 +53,34 @@ def chain_of(client: ApiClient, given: str | None) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def send_secrets(context: SealingContext, lease: Lease, values: Mapping[str, str]) -> LeaseSecrets:
-    """Raises CliError if the candidates are not proven: then nothing was sent."""
+def send_secrets(
+    context: SealingContext,
+    lease: Lease,
+    values: Mapping[str, str],
+    *,
+    made: Mapping[str, Callable[[Lease], str]] | None = None,
+) -> LeaseSecrets:
+    """`made`: secrets of which each candidate gets a value of its own. Raises CliError if the candidates are not
+    proven: then nothing was made or sent."""
     if lease.order_id is None:
         raise CliError("This lease is not on the chain yet.", next_step="Try again in a moment.")
     path = path_of("leases", lease.id, "secrets")
     wanted = context.client.get(path).parse(LeaseSecrets)
     match = _proven(context, lease.order_id, wanted)
-    sealed = seal_all(values, match.recipients, order_id=bytes.fromhex(lease.order_id[2:]), attempt=wanted.attempt)
+    order_id = bytes.fromhex(lease.order_id[2:])
+    by_candidate = {
+        each.provider: {**values, **{name: make(lease) for name, make in (made or {}).items()}}
+        for each in match.recipients
+    }
+    sealed = seal_all(by_candidate, match.recipients, order_id=order_id, attempt=wanted.attempt)
     body = {"attempt": wanted.attempt, "sealed": sealed}
     return context.client.post(path, body).parse(LeaseSecrets)
 
 
 def seal_all(
-    values: Mapping[str, str], recipients: Sequence[SecretRecipient], *, order_id: bytes, attempt: int
+    values: Mapping[str, Mapping[str, str]], recipients: Sequence[SecretRecipient], *, order_id: bytes, attempt: int
 ) -> dict[str, dict[str, str]]:
-    """By candidate and name, each with a key of its own."""
+    """By candidate and name, as the values are, each with a key of its own."""
     rng = SystemRng()
     return {
         each.provider: {
@@ -79,7 +91,7 @@ def seal_all(
                 context=SecretContext(order_id, attempt, each.provider),
                 ephemeral=SigningKey.generate(rng=rng),
             ).hex()
-            for name, value in values.items()
+            for name, value in values[each.provider].items()
         }
         for each in recipients
     }

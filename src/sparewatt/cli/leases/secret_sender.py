@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ class SecretSender:
     values: Mapping[str, str]
     names: Sequence[str]
     chain_url: str | None
+    made: Mapping[str, Callable[[Lease], str]] = field(default_factory=dict)
+    """Secrets that nobody types: each candidate gets a value of its own."""
     unsent: list[str] = field(default_factory=list)
     """Leases whose candidates were not proven, or that the gateway took nothing for."""
 
@@ -44,14 +46,16 @@ class SecretSender:
 
         if not self.names:
             return
-        for lease in leases if self.values else ():
+        count = len({**self.values, **self.made})
+        for lease in leases if count else ():
             try:
-                send_secrets(SealingContext(self.client, chain_of(self.client, self.chain_url)), lease, self.values)
+                context = SealingContext(self.client, chain_of(self.client, self.chain_url))
+                send_secrets(context, lease, self.values, made=self.made)
             except CliError as error:
                 self.unsent.append(lease.id)
                 output.note(f"WARNING {lease.id} waits for its secrets. {error.message}")
             else:
-                output.note(f"{pluralize(len(self.values), 'secret')} of {lease.id} sealed to its candidates and sent.")
+                output.note(f"{pluralize(count, 'secret')} of {lease.id} sealed to its candidates and sent.")
         if leases:
             self._tell_missing(leases[0].id)
 
@@ -69,7 +73,7 @@ class SecretSender:
             output.note(f"It waits for its secrets: when it is matched, 'sparewatt lease secrets {name}' sends them.")
 
     def _tell_missing(self, lease_id: str) -> None:
-        missing = [name for name in self.names if name not in self.values]
+        missing = [name for name in self.names if name not in self.values and name not in self.made]
         if missing:
             output.note(
                 f"It waits for {', '.join(missing)}: 'sparewatt lease secrets {lease_id} --secret {missing[0]}=-' "

@@ -9,14 +9,23 @@ from sparewatt.cli.client import ApiClient, ApiReply
 from sparewatt.cli.context import network_options
 from sparewatt.cli.errors import CliError
 from sparewatt.cli.groups import examples
+from sparewatt.cli.money.credits import id_option
+from sparewatt.cli.money.statements import NEGATIVE_IS_NO_OPTION, amount_body
+from sparewatt.cli.money.uptime_fund_view import print_uptime_fund, print_uptime_funding
 from sparewatt.cli.output import Fact
-from sparewatt.protocol.api.ledger import ChainAudit, ChainDifference, LedgerAudit
+from sparewatt.protocol.api.ledger import (
+    ChainAudit,
+    ChainDifference,
+    LedgerAudit,
+    UptimeFundPosting,
+    UptimeFundReply,
+)
 
 
 @click.group()
-@examples("sparewatt ledger audit")
+@examples("sparewatt ledger audit", "sparewatt ledger uptime")
 def ledger() -> None:
-    """Check the books of a network, or rebuild its balances."""
+    """Check the books of a network, rebuild its balances, or credit leases that were down."""
 
 
 @ledger.command("audit")
@@ -33,6 +42,25 @@ def audit(client: ApiClient, *, as_json: bool) -> None:
 def rebuild(client: ApiClient, *, as_json: bool) -> None:
     """Rebuild all balances from the postings, then check the books. Nothing that was posted changes."""
     _report(client.post("/ledger/rebuild", {}), as_json=as_json)
+
+
+@ledger.command("uptime")
+@network_options
+@examples("sparewatt ledger uptime")
+def uptime(client: ApiClient, *, as_json: bool) -> None:
+    """Show the fund that credits renters of leases below 99.9 % of uptime, its daily limit and its last credits."""
+    client.get("/ledger/uptime").show(UptimeFundReply, print_uptime_fund, as_json=as_json)
+
+
+@ledger.command("fund-uptime", context_settings=NEGATIVE_IS_NO_OPTION)
+@click.argument("usd", metavar="USD")
+@id_option
+@network_options
+@examples("sparewatt ledger fund-uptime 50 --id november")
+def fund_uptime(client: ApiClient, *, usd: str, reference: str | None, as_json: bool) -> None:
+    """Put money aside for renters whose leases will be down. What is credited per day is a setting of the gateway."""
+    reply = client.post("/ledger/uptime/fund", amount_body(usd, reference=reference))
+    reply.show(UptimeFundPosting, print_uptime_funding, as_json=as_json)
 
 
 def _report(reply: ApiReply, *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 import click
 
@@ -120,7 +121,10 @@ def _print_creation(creation: PayoutBatchCreation) -> None:
 @network_options
 @examples("sparewatt payouts claim")
 def claim(client: ApiClient, *, account: str | None, as_json: bool) -> None:
-    """Claim what you earned, as far as its batches are on the chain. It goes to your account's address there."""
+    """Claim what you earned and were rewarded, as far as its batches are on the chain.
+
+    It goes to your account's address there; rewards that you want as a bond go into it.
+    """
     reply = client.post(path_with_query("/payouts/claim", {"account": account}), {})
     reply.show(PayoutClaimList, _print_claims, as_json=as_json)
     for each in reply.parse(PayoutClaimList).data:
@@ -150,7 +154,7 @@ def verify(client: ApiClient, *, epoch: int, as_json: bool) -> None:
     """Compute a batch's Merkle root from its published leaves, here, and compare."""
     from sparewatt.protocol.contracts.payouts import PayoutEntry, settlement_tree
 
-    batch, leaves = _fetch_batch(client, epoch)
+    batch, leaves = fetch_batch(client, epoch)
     tree = settlement_tree([PayoutEntry(leaf.address, leaf.earned_micro, leaf.spent_micro) for leaf in leaves])
     root = "0x" + tree.root.hex()
     promised_micro = sum(leaf.earned_micro for leaf in leaves)
@@ -166,11 +170,15 @@ def verify(client: ApiClient, *, epoch: int, as_json: bool) -> None:
         )
 
 
-def _fetch_batch(client: ApiClient, epoch: int) -> tuple[PayoutBatch, list[PayoutLeaf]]:
+def fetch_batch(
+    client: ApiClient, epoch: int, *, pool: Literal["earned", "rewards"] = "earned"
+) -> tuple[PayoutBatch, list[PayoutLeaf]]:
+    """With all its leaves, in the order of the tree."""
     leaves: list[PayoutLeaf] = []
     after: str | None = None
     for _ in range(PAGES_MAX + 50):
-        path = path_with_query(path_of("payouts", "batches", str(epoch)), {"limit": PAGE_LINES, "after": after})
+        query = {"limit": PAGE_LINES, "after": after, "pool": None if pool == "earned" else pool}
+        path = path_with_query(path_of("payouts", "batches", str(epoch)), query)
         page = client.get(path).parse(PayoutBatchLeaves)
         leaves += page.data
         after = page.next

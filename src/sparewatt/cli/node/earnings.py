@@ -10,9 +10,11 @@ import click
 
 from sparewatt.cli import output
 from sparewatt.cli.client import ApiClient, path_with_query
+from sparewatt.cli.errors import CliError, ExitCode
 from sparewatt.cli.groups import examples
 from sparewatt.cli.money.statements import Query, fetch_pages, json_lines, print_csv, statement_options
 from sparewatt.cli.node.agent import joined_network_options
+from sparewatt.cli.node.lease_income import show_lease_income
 from sparewatt.cli.output import Column, Fact, left, right
 from sparewatt.cli.param_types import FiniteRange
 from sparewatt.core.money import NANO_PER_USD, format_usd
@@ -55,7 +57,7 @@ class ElectricityCost:
 
 
 @click.command("earnings")
-@click.option("--by", type=click.Choice(["job", "day", "model", "node"]), default="day", show_default=True)
+@click.option("--by", type=click.Choice(["job", "day", "model", "node", "lease"]), default="day", show_default=True)
 @click.option("--node", "node_name", metavar="NAME_OR_ID", help="Of one node only.")
 @click.option(
     "--kwh-usd",
@@ -73,6 +75,7 @@ class ElectricityCost:
 @joined_network_options
 @examples(
     "sparewatt node earnings --by job",
+    "sparewatt node earnings --by lease",
     "sparewatt node earnings --kwh-usd 0.30",
     "sparewatt node earnings --kwh-usd 0.30 --watts 350",
     "sparewatt node earnings --by job --from 2026-11-01 --csv > november.csv",
@@ -94,6 +97,13 @@ def earnings(
     --kwh-usd electricity is subtracted: by the power that a node measured itself, else by --watts.
     """
     query = {"node": node_name, **span}
+    if by == "lease":
+        if as_csv or any(value is not None for value in query.values()):
+            raise CliError(
+                "--by lease shows all leases of your providers: no --csv, --node or time.", exit_code=ExitCode.USAGE
+            )
+        show_lease_income(client, as_json=as_json)
+        return
     if as_csv:
         print_csv(client, "/earnings", {"by": by, **query})
         return

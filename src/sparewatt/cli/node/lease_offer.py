@@ -86,14 +86,41 @@ def _weighing(report: Json, inference: Json) -> str:
     """What the machine earned in inference per hour, beside what a lease of all that is offered would pay."""
     lease_uusd = _whole_price(report)
     lease = "has no price" if lease_uusd is None else f"pays {_usd(lease_uusd)} an hour"
-    rule = "; leases follow it" if report["rules"].get("follow_pay") else ""
+    rule = _following(report)
     hours = inference["served_s"] / 3_600
     if inference["hourly_uusd"] is None:
         return f"{hours:.1f} h served, too little to tell what it earns; a lease of the machine {lease}{rule}"
     return (
         f"earned {_usd(inference['hourly_uusd'])} an hour over {hours:.1f} h, by your prices; "
-        f"a lease of the machine {lease}{rule}"
+        f"a lease of the machine {lease}{_difference(inference['hourly_uusd'], lease_uusd)}{rule}"
     )
+
+
+def _difference(inference_uusd: int, lease_uusd: int | None) -> str:
+    """Which of the two markets pays, and by how much; both take the same fee."""
+    if lease_uusd is None:
+        return ""
+    more = lease_uusd - inference_uusd
+    if more == 0:
+        return ", as much"
+    return f", {_usd(abs(more))} {'more' if more > 0 else 'LESS'}"
+
+
+def _following(report: Json) -> str:
+    """Whether leases follow what inference pays; if they do, which of the owner's own prices that has raised."""
+    if not report["rules"].get("follow_pay"):
+        return "; '--follow-pay' keeps leases from paying less"
+    own = {price["gpus"]: price["hourly_uusd"] for price in report["rules"].get("prices") or ()}
+    raised = [
+        f"{pluralize(price['gpus'], 'GPU')} from {_usd(own[price['gpus']])} to {_usd(price['hourly_uusd'])}"
+        for price in (report.get("offer") or {}).get("prices") or ()
+        if price["hourly_uusd"] > own.get(price["gpus"], price["hourly_uusd"])
+    ]
+    left_out = len(report["rules"].get("discounts") or ()) - len((report.get("offer") or {}).get("discounts") or ())
+    words = [*([f"raised {', '.join(raised)}"] if raised else [])]
+    if left_out > 0 and report.get("offer"):
+        words.append(f"left out {pluralize(left_out, 'discount')}")
+    return f"; leases follow it{': ' if words else ''}{', '.join(words)}"
 
 
 def _whole_price(report: Json) -> int | None:

@@ -21,7 +21,6 @@ from sparewatt.cli.node.service import service
 from sparewatt.cli.node.status import doctor, logs, status
 from sparewatt.cli.param_types import NUMBER
 from sparewatt.protocol.api.accounts import JoinToken
-from sparewatt.protocol.api.checks import NodeChecks
 from sparewatt.protocol.api.nodes import NodeMatchReport
 
 
@@ -36,7 +35,7 @@ for _command in (earnings, status, pause, resume, drain, schedule, price, leases
 
 
 @node.command("join")
-@click.argument("gateway_url", metavar="URL")
+@click.argument("gateway_url", metavar="URL", envvar="SPAREWATT_NODE_GATEWAY_URL")
 @click.option("--token", metavar="T", help="Join token; needed once per node.  [env: SPAREWATT_NODE_TOKEN]")
 @click.option("--backend", "backend_url", metavar="URL", help="The model server to use; 'auto' looks for one.")
 @click.option(
@@ -175,7 +174,7 @@ def token(client: ApiClient, *, quiet: bool, as_json: bool) -> None:
 @click.option(
     "--last", type=click.IntRange(1, 2000), metavar="N", help="How many matches to look back.  [default: 1000]"
 )
-@click.option("--trust", is_flag=True, help="What checks of its answers found instead, and what would change it.")
+@click.option("--trust", is_flag=True, help="Its tier, record, rewards and checks instead, and what would change them.")
 @data_option
 @joined_network_options
 @examples("sparewatt node why berlin-4090", "sparewatt node why --last 100", "sparewatt node why --trust")
@@ -185,9 +184,9 @@ def why(
     """Why a node gets jobs, or none: how it was ranked in the last matches. Without a name, this machine's node."""
     name = wanted or _own_address(node_dir(data_dir))
     if trust:
-        from sparewatt.cli.verdicts import print_checks
+        from sparewatt.cli.node.trust import show_trust
 
-        client.get(path_of("nodes", name, "checks")).show(NodeChecks, print_checks, as_json=as_json)
+        show_trust(client, name, as_json=as_json)
         return
     path = path_of("nodes", name, "why")
     client.get(path_with_query(path, {"last": last})).show(NodeMatchReport, _print_report, as_json=as_json)

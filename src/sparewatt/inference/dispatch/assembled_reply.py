@@ -10,6 +10,7 @@ from sparewatt.core.limits import REPLY_BODY_BYTES_MAX
 from sparewatt.inference.dispatch.reply import (
     Biller,
     ChunkShape,
+    ErrorReported,
     EventSplitter,
     ReplyBroken,
     WholeReply,
@@ -17,7 +18,7 @@ from sparewatt.inference.dispatch.reply import (
     shape_of,
 )
 from sparewatt.protocol.openai.chat import read_chunk
-from sparewatt.protocol.openai.stream_accumulator import BrokenStream, StreamAccumulator
+from sparewatt.protocol.openai.stream_accumulator import BrokenStream, ErrorEvent, StreamAccumulator
 
 SHAPES_MAX = 8
 """Times that an answer's events are looked at for what they have in common: some servers number them."""
@@ -73,7 +74,10 @@ class AssembledReply(WholeReply):
         content = event_data(event)
         if content is None:
             return
-        self._accumulator.add(content)
+        try:
+            self._accumulator.add(content)
+        except ErrorEvent:
+            raise ErrorReported(content) from None
         self.chunks_seen += 1
         self._note_shape(event, content)
 

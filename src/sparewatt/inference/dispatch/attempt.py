@@ -356,8 +356,8 @@ class Attempt:
             self._leave_direct_path(stream)
         try:
             self._read(data)
-        except ReplyBroken as error:
-            self._fail(Outcome.FAILED, str(error))
+        except ReplyBroken as broken:
+            self._fail_broken(broken)
 
     def on_end(self, _: JobEnd) -> None:
         if self._state is AttemptState.OVER:
@@ -470,7 +470,7 @@ class Attempt:
             self.cancel()
             self.owner.on_cut()
         elif passed.broken is not None:
-            self._fail(Outcome.FAILED, passed.broken)
+            self._fail_broken(passed.broken)
 
     def _pass_on(self, data: bytes, *, complete: bool) -> None:
         if data:
@@ -501,6 +501,15 @@ class Attempt:
             self.owner.on_failed(Outcome.REFUSED, error.reason)
         else:
             self.owner.on_server_error(error)
+
+    def _fail_broken(self, broken: ReplyBroken) -> None:
+        """Before any output, an error event is what an error's status would have been: some servers send 200 first."""
+        error = broken.server_error
+        if error is not None and error.is_clients_fault and not self.has_output:
+            self.cancel()
+            self.owner.on_bad_request(error)
+        else:
+            self._fail(Outcome.FAILED, str(broken))
 
     def _fail(self, outcome: Outcome, reason: str) -> None:
         """The node failed. If the client has its [DONE] already, the job is done."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from sparewatt.core.errors import (
     UnsupportedParameter,
 )
 from sparewatt.protocol.link.frames import FailCode
+from sparewatt.protocol.openai.chat import TOKENS_MAX
 
 TEXT_CHARS_MAX = 4_096
 """What is read of an error's text; the servers' own are shorter."""
@@ -36,6 +38,18 @@ NOT_NOW = (429, 503)
 
 class ContextTooLong(BadRequest):
     code = "context_length_exceeded"
+
+
+def context_too_long(model: str, *, context_tokens: int) -> ContextTooLong:
+    """Worded as OpenAI does: clients know it by its code, or by how its text begins.
+
+    `context_tokens`: the model's longest context here; 0 if unknown.
+    """
+    size = f"{context_tokens} tokens" if context_tokens else "less than this request needs"
+    return ContextTooLong(
+        f"This model's maximum context length is {size}. Prompt and answer together do not fit into it on any "
+        f"node that serves {model!r}. Shorten the prompt or lower max_tokens."
+    )
 
 
 class RefusedByServer(BadRequest):
@@ -83,7 +97,17 @@ _CONTEXT = (
     "exceeds the model's",
     "too many tokens",
     "prompt is too long",
+    "prompt too long",
+    "maximum model length",
 )
+_CACHE_FULL = "context size has been exceeded"
+"""llama.cpp's, with status 500, where all slots share one KV cache and the others' answers have filled it."""
+_STATED_CONTEXT = (
+    re.compile(r"maximum (?:context|model) length (?:is|of) (\d{1,9})\b"),
+    re.compile(r"context (?:size|length) \((\d{1,9}) tokens\)"),
+    re.compile(r"context length of only (\d{1,9}) tokens"),
+)
+"""The context's size in the texts of vLLM and SGLang, of llama.cpp and SGLang, of LM Studio."""
 _SCHEMA = ("json schema", "json_schema", "response_format", "grammar", "guided decoding", "structured output")
 _CONTENT = ("image", "audio", "video", "multimodal", "multi-modal", "mmproj", "vision")
 _PARAMETER = (
@@ -116,6 +140,8 @@ class ServerError(NamedTuple):
     code: ErrorCode
     digest: bytes = b""
     """Of its text: whether two servers said the same is known without keeping what."""
+    context_tokens: int = 0
+    """The size of its context, where an overflow's text has it."""
 
     @property
     def reason(self) -> str:
@@ -123,21 +149,38 @@ class ServerError(NamedTuple):
 
     @property
     def is_clients_fault(self) -> bool:
-        return self.status in CLIENTS_FAULT
+        """Older versions of Ollama give a 500 for an overflow."""
+        return self.status in CLIENTS_FAULT or (self.status == 500 and self.code is ErrorCode.CONTEXT_LENGTH_EXCEEDED)
 
 
 def classify(status: int, body: bytes) -> ServerError:
     """Read an error reply, in any of the shapes that servers use."""
-    names, text = _names_and_text(body)
-    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
-    return ServerError(status, _code(status, names, text.lower()), digest)
+    return _error(status, *_names_and_text(body))
 
 
-def error_event_reason(data: bytes) -> str:
-    """What is told of an error event inside a stream; servers put the status into its `code`."""
+def classify_event(data: bytes) -> ServerError:
+    """Read an error event inside a stream: servers put the status into its `code`. LM Studio gives none."""
     names, text = _names_and_text(data)
-    status = next((int(name) for name in names if name.isascii() and name.isdigit() and len(name) == 3), 500)
-    return f"the model server reported an error in its answer ({_code(status, names, text.lower()).value})"
+    stated = next((int(name) for name in names if name.isascii() and name.isdigit() and len(name) == 3), None)
+    unstated = 400 if _by_wording(text.lower()) is ErrorCode.CONTEXT_LENGTH_EXCEEDED else 500
+    return _error(unstated if stated is None else stated, names, text)
+
+
+def error_event_reason(error: ServerError) -> str:
+    """What is told of an error event."""
+    return f"the model server reported an error in its answer ({error.code.value})"
+
+
+def _error(status: int, names: list[str], text: str) -> ServerError:
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+    code = _code(status, names, text.lower())
+    stated = _stated_context(text.lower()) if code is ErrorCode.CONTEXT_LENGTH_EXCEEDED else 0
+    return ServerError(status, code, digest, stated)
+
+
+def _stated_context(text: str) -> int:
+    found = next((match for pattern in _STATED_CONTEXT if (match := pattern.search(text))), None)
+    return min(int(found[1]), TOKENS_MAX) if found else 0
 
 
 def _names_and_text(body: bytes) -> tuple[list[str], str]:
@@ -164,14 +207,18 @@ def _code(status: int, names: list[str], text: str) -> ErrorCode:
         return named
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    if _has(text, _MEMORY):
-        return ErrorCode.OUT_OF_MEMORY
-    worded = _by_wording(text)  # also of a 500: llama.cpp gives one for a picture that it cannot read
+    worded = _by_shortage(status, text) or _by_wording(text)  # also of a 500: llama.cpp's for a picture it cannot read
     if worded is not None:
         return worded
     if status == 422:
         return ErrorCode.UNPROCESSABLE
     return ErrorCode.BAD_REQUEST if status in CLIENTS_FAULT else ErrorCode.SERVER_ERROR
+
+
+def _by_shortage(status: int, text: str) -> ErrorCode | None:
+    if _has(text, _MEMORY):
+        return ErrorCode.OUT_OF_MEMORY
+    return ErrorCode.OVERLOADED if status >= 500 and _CACHE_FULL in text else None
 
 
 def _by_wording(text: str) -> ErrorCode | None:
@@ -195,12 +242,15 @@ def agreed_code(first: ServerError, second: ServerError) -> ErrorCode:
     return second.code if first.code is ErrorCode.BAD_REQUEST else ErrorCode.BAD_REQUEST
 
 
+_SCHEMA_FIELDS = {"json_schema": "response_format", "tools": "tools"}
+"""By a capability that a request with a schema needs: the field that has it."""
+
 _ERRORS: Mapping[ErrorCode, tuple[type[SparewattError], str]] = {
     ErrorCode.UNSUPPORTED_PARAMETER: (UnsupportedParameter, "did not take a parameter of the request. Leave it out."),
     ErrorCode.UNSUPPORTED_CONTENT: (UnsupportedContent, "did not take the images or files of the request. Send text."),
     ErrorCode.INVALID_SCHEMA: (
         RefusedByServer,
-        "did not take the schema or format of the answer. Check response_format and tools.",
+        "did not take the schema or format of the answer. Check response_format and tools, and their patterns.",
     ),
     ErrorCode.TOO_LARGE: (BodyTooLarge, "did not take a request of this size. Send less."),
     ErrorCode.UNSUPPORTED_MEDIA: (UnsupportedMediaType, "did not take the request's media type. Send plain JSON."),
@@ -211,18 +261,20 @@ _ERRORS: Mapping[ErrorCode, tuple[type[SparewattError], str]] = {
 }
 
 
-def request_error(code: ErrorCode, model: str, *, context_tokens: int, nodes: int) -> SparewattError:
-    """For the client, in our words. `context_tokens`: the model's longest context here; 0 if unknown."""
+def request_error(
+    code: ErrorCode, model: str, *, context_tokens: int, nodes: int, needs: Collection[str] = ()
+) -> SparewattError:
+    """For the client, in our words. `context_tokens`: the model's longest context here; 0 if unknown. `needs`: what the
+    request needs, which says where its schema is."""
     if code is ErrorCode.CONTEXT_LENGTH_EXCEEDED:
-        size = f" of {context_tokens} tokens" if context_tokens else ""
-        return ContextTooLong(
-            f"Prompt and answer together are longer than the context{size} that {model!r} has here. "
-            "Shorten the prompt or lower max_tokens."
-        )
+        return context_too_long(model, context_tokens=context_tokens)
     who = "The only model server" if nodes == 1 else f"{nodes} model servers"
     other = f"rejected the request ({code.value}). Check its messages, tools and parameters."
     kind, sentence = _ERRORS.get(code, (RefusedByServer, other))
-    return kind(f"{who} of {model!r} that could take the request {sentence}")
+    param = _SCHEMA_FIELDS.get(next((name for name in _SCHEMA_FIELDS if name in needs), ""))
+    error = kind(f"{who} of {model!r} that could take the request {sentence}")
+    error.param = param if code is ErrorCode.INVALID_SCHEMA else error.param
+    return error
 
 
 FAIL_SENTENCES: Mapping[FailCode, str] = {

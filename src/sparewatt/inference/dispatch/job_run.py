@@ -254,7 +254,7 @@ class JobRun:
     def _is_agreed(self, record: AttemptRecord, error: ServerError) -> bool:
         """Whether a second node gives the like; then the client hears it, in our words."""
         if self._review is None:
-            self._review = RefusalReview(self._table, self.job.match.model)
+            self._review = RefusalReview(self._table, self.job.match.model, self.job.call.needs)
         owners = self._review.owners
         is_last_owner = bool(owners) and self._selector.best_of_others(self.job, owners) is None
         agreed = self._review.add(record, error, any_owner=is_last_owner)

@@ -21,7 +21,7 @@ from sparewatt.core.ids import AccountId, NodeId
 from sparewatt.core.plural import pluralize
 from sparewatt.inference.capabilities import unable_error
 from sparewatt.inference.dispatch.failover import FailoverGate
-from sparewatt.inference.dispatch.failure_reasons import ContextTooLong
+from sparewatt.inference.dispatch.failure_reasons import context_too_long
 from sparewatt.inference.dispatch.model import AttemptRecord, Gate, Job, Outcome
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
 from sparewatt.inference.matcher.columns import Standing
@@ -159,7 +159,7 @@ def no_match_error(decision: Decision, table: NodeTable, gate: Gate | None = Non
         )
     if Rejection.PROMPT_TOO_LONG in reasons:
         longest = max(row.models[model].context_length or 0 for row in table if model in row.models)
-        return ContextTooLong(f"The prompt is longer than the {longest} tokens that {model!r} can hold here.")
+        return context_too_long(model, context_tokens=longest)
     return NoEligibleNode(f"No node that serves {model!r} has the memory for this job.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import AccountId, ModelId, NodeId
@@ -13,11 +13,13 @@ from sparewatt.inference.matcher.table import NodeTable
 
 
 class RefusalReview:
-    __slots__ = ("_model", "_opinions", "_table")
+    __slots__ = ("_model", "_needs", "_opinions", "_table")
 
-    def __init__(self, table: NodeTable, model: ModelId) -> None:
+    def __init__(self, table: NodeTable, model: ModelId, needs: Collection[str] = ()) -> None:
+        """`needs`: what the request needs of a model."""
         self._table = table
         self._model = model
+        self._needs = needs
         self._opinions = SecondOpinion()
 
     @property
@@ -29,7 +31,7 @@ class RefusalReview:
         """The client's error, if a second node says the like. `any_owner`: none of another owner is left to ask."""
         opinion = Opinion(record, error, self._context_tokens(record.node_id))
         code = self._opinions.add(opinion, any_owner=any_owner)
-        return None if code is None else self._error(code, nodes=2)
+        return None if code is None else self._error(code, nodes=2, stated=error.context_tokens)
 
     def last_word(self, attempts: Sequence[AttemptRecord]) -> SparewattError | None:
         """When no node is left to ask: a refusal stands if no other node got as far as to contradict it."""
@@ -39,7 +41,7 @@ class RefusalReview:
         others = [attempt.outcome for attempt in attempts if attempt is not refusal.record]
         if Outcome.FAILED in others or Outcome.TIMED_OUT in others:
             return None
-        return self._error(refusal.error.code, nodes=1)
+        return self._error(refusal.error.code, nodes=1, stated=refusal.error.context_tokens)
 
     def contradict(self, by: NodeId, *, now_s: float) -> None:
         """A node does the job: those that said it cannot be done have failed."""
@@ -54,9 +56,10 @@ class RefusalReview:
         """The job is over, and nobody was contradicted."""
         self._opinions.settle()
 
-    def _error(self, code: ErrorCode, *, nodes: int) -> SparewattError:
-        longest = max((self._context_tokens(row.id) for row in self._table if self._model in row.models), default=0)
-        return request_error(code, self._model, context_tokens=longest, nodes=nodes)
+    def _error(self, code: ErrorCode, *, nodes: int, stated: int) -> SparewattError:
+        """`stated`: a context's size in the server's own error, which counts if no node has reported one."""
+        reported = max((self._context_tokens(row.id) for row in self._table if self._model in row.models), default=0)
+        return request_error(code, self._model, context_tokens=reported or stated, nodes=nodes, needs=self._needs)
 
     def _context_tokens(self, node_id: NodeId) -> int:
         row = self._table.get(node_id)

@@ -18,7 +18,7 @@ from sparewatt.core.errors import ProtocolViolation
 from sparewatt.core.limits import REPLY_BODY_BYTES_MAX, SSE_EVENT_BYTES_MAX
 from sparewatt.core.money import NANO_PER_USD
 from sparewatt.inference.dispatch.failover import EmittedText, Seam, StraddlingStop, fields_of
-from sparewatt.inference.dispatch.failure_reasons import error_event_reason
+from sparewatt.inference.dispatch.failure_reasons import ServerError, classify_event, error_event_reason
 from sparewatt.inference.dispatch.model import BilledAnswer, DeliveryCount
 from sparewatt.inference.text_units import NOTHING as NO_TEXT
 from sparewatt.inference.text_units import CompletionUnits, units_of_json
@@ -181,13 +181,24 @@ Biller = Callable[[DeliveryCount, CompletionUnits], BilledAnswer | None]
 class ReplyBroken(Exception):
     """The model server sent something that is no reply."""
 
+    server_error: ServerError | None = None
+    """What it reported in place of a chunk, if it did."""
+
+
+class ErrorReported(ReplyBroken):
+    """The model server sent an error event."""
+
+    def __init__(self, event: bytes) -> None:
+        self.server_error = classify_event(event)
+        super().__init__(error_event_reason(self.server_error))
+
 
 @dataclass(slots=True)
 class ForwardedBytes:
-    """What one piece of input became: bytes for the client, and why the reply is broken, if it is."""
+    """What one piece of input became: bytes for the client, and how the reply is broken, if it is."""
 
     data: bytes
-    broken: str | None = None
+    broken: ReplyBroken | None = None
 
 
 class StreamReply:
@@ -304,8 +315,10 @@ class StreamReply:
         """Returns what may go to the client now: nothing until the reply has started."""
         try:
             self._take(data)
-        except (ReplyBroken, ProtocolViolation) as error:
-            return ForwardedBytes(self._give(), str(error))
+        except ReplyBroken as broken:
+            return ForwardedBytes(self._give(), broken)
+        except ProtocolViolation as error:
+            return ForwardedBytes(self._give(), ReplyBroken(str(error)))
         self._has_rest = self._splitter.has_rest
         return ForwardedBytes(self._give())
 
@@ -347,7 +360,7 @@ class StreamReply:
             return (*self._closing_usage(), event)
         given, chunk = data, read_chunk(data)
         if chunk is not None and chunk.is_error():
-            raise ReplyBroken(error_event_reason(data))
+            raise ErrorReported(data)
         if self.done or chunk is None or (chunk.choices is None and chunk.usage is None):
             raise ReplyBroken("the stream holds something that is no chunk")
         data, chunk = self._known(data, chunk)
@@ -517,7 +530,7 @@ class WholeReply:
     def end(self) -> bytes:
         body, seen = self._known(self.body(), known_completion), self.delivered
         completion = read_completion(body)
-        if completion is None:
+        if completion is None or not all(choice.has_answer() for choice in completion.choices):
             raise ReplyBroken("the reply is not a completion")
         asked = [not self._answers or 0 <= choice.index < self._answers for choice in completion.choices]
         choices = [choice for choice, is_asked in zip(completion.choices, asked, strict=True) if is_asked]

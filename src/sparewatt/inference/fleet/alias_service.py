@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sparewatt.core.errors import InvalidField, NotFound, StorageFull
+from sparewatt.inference.fleet.model_catalog import ANY_REST
 from sparewatt.policy.model_names.parser import identify, is_known_name
 from sparewatt.store.model_aliases import ALIASES_MAX, StoredAlias
 
@@ -58,6 +59,10 @@ class AliasService:
 def checked_target(name: str, target: str, existing: Mapping[str, str]) -> str:
     """The network name that the alias leads to, in one step. Raises InvalidField."""
     found = existing.get(target) or identify(target).name
+    if ANY_REST in name[:-1] or name == ANY_REST:
+        raise InvalidField(f"{ANY_REST!r} stands at the end of a name, behind its beginning: claude-*.", param="name")
+    if ANY_REST in target:
+        raise InvalidField("An alias leads to one model.", param="target")
     if is_known_name(name):
         raise InvalidField(f"{name!r} is the name of a model itself. Alias the other name to it.", param="name")
     if name == found:

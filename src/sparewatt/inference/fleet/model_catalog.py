@@ -20,6 +20,8 @@ from sparewatt.policy.model_names.size_check import contradiction
 from sparewatt.policy.quantization import UNKNOWN, quantization_of
 from sparewatt.protocol.link.node_report import MODEL_ID_CHARS_MAX, ModelReport, NodeLoad, NodeSpecs
 
+ANY_REST = "*"
+"""At the end of an operator's alias: it stands for all names that begin so, unless a node serves that very name."""
 UNVERIFIED = "unverified/"
 """Before the id of a model whose size contradicts its name: no client that asks for the real one is sent there."""
 
@@ -58,6 +60,7 @@ class ModelCatalog:
     def __init__(self, aliases: Mapping[str, str] | None = None) -> None:
         """`aliases`: the operator's, from an id or a weights digest to a network name."""
         self._aliases: dict[str, str] = dict(aliases or {})
+        self._patterns = _patterns(self._aliases)
         self._witnesses: dict[str, dict[NodeId, DigestWitness]] = {}
         self._nameless: dict[str, set[NodeId]] = {}
         """By digest, nodes that have it under an id that says nothing: their names depend on the witnesses."""
@@ -78,6 +81,7 @@ class ModelCatalog:
         if aliases == self._aliases:
             return False
         self._aliases = dict(aliases)
+        self._patterns = _patterns(self._aliases)
         return True
 
     # reports of nodes
@@ -205,6 +209,10 @@ class ModelCatalog:
         if asked in self._aliases:
             return _resolved(self._aliases[asked])[0]
         resolved, is_known = _resolved(asked)
+        if self._patterns and not is_known and not is_served(asked):
+            target = next((target for start, target in self._patterns if asked.startswith(start)), None)
+            if target is not None:
+                return _resolved(target)[0]
         if is_known or resolved.name == asked:
             vouched = None if is_known or is_served(asked) else self._by_digest.get(asked)
             return resolved if vouched is None else ResolvedModel(vouched)
@@ -214,6 +222,12 @@ class ModelCatalog:
         """What else clients may call a model: well-known ids, and the operator's aliases."""
         named = (alias for alias, target in self._aliases.items() if identify(target).name == name)
         return [*aliases_of(name), *sorted(named)]
+
+
+def _patterns(aliases: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Aliases of all names with one beginning, and their targets; the longest beginning first."""
+    found = [(name.removesuffix(ANY_REST), target) for name, target in aliases.items() if name.endswith(ANY_REST)]
+    return sorted(found, key=lambda pair: -len(pair[0]))
 
 
 def server_id_of(report: ModelReport) -> str:

@@ -36,9 +36,18 @@ class LiveResponse(Protocol):
         ...
 
     @property
-    def is_stored(self) -> bool: ...
+    def is_kept(self) -> bool:
+        """Whether its client can fetch it by its id."""
+        ...
+
+    @property
+    def has_row(self) -> bool:
+        """Whether the database knows of it already."""
+        ...
 
     def cancel(self) -> None: ...
+
+    def forget(self) -> None: ...
 
 
 class ResponseRegistry:
@@ -60,8 +69,8 @@ class ResponseRegistry:
         live = self._live.get(response_id)
         return live if live is not None and live.key_id == key_id else None
 
-    def stored_ids(self) -> list[str]:
-        return [response_id for response_id, live in self._live.items() if live.is_stored]
+    def ids_with_rows(self) -> list[str]:
+        return [response_id for response_id, live in self._live.items() if live.has_row]
 
     def cancel(self, response_id: str) -> None:
         live = self._live.get(response_id)

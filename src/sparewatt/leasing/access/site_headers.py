@@ -34,7 +34,7 @@ def request_headers(received: Iterable[tuple[str, str]], *, address: str, scheme
         lower = name.lower()
         if lower in _HOP_BY_HOP or lower in _OF_PROXIES or lower.startswith("x-sparewatt-"):
             continue
-        if lower == "authorization" and _OUR_KEY.search(value):
+        if lower in ("authorization", "x-api-key") and _OUR_KEY.search(value):
             continue
         passed = _without_ours(value) if lower == "cookie" else value
         host = value if lower == "host" else host

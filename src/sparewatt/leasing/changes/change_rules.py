@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sparewatt.core.errors import InvalidField, MaxSpendReached, UnprocessableContent
 from sparewatt.core.money import format_usd
+from sparewatt.leasing.changes.content_change import ContentChange
 from sparewatt.leasing.orders.order_fields import DURATION_S_MAX, NANO_PER_MICRO
 from sparewatt.market.accrual import HOUR_S, PaymentStream, due_uusd
 from sparewatt.market.chain_records import LeaseRecord, LeaseState
@@ -29,11 +30,14 @@ class LeaseChange:
     """How long it shall go on from now, instead of what is left."""
     rate_uusd: int | None = None
     max_spend_uusd: int | None = None
+    content: ContentChange | None = None
+    """What shall run instead."""
 
     @property
     def asked(self) -> str:
         """To tell a repeated request from another one with the same id."""
-        return f"{self.added_s} {self.left_s} {self.rate_uusd} {self.max_spend_uusd}"
+        terms = f"{self.added_s} {self.left_s} {self.rate_uusd} {self.max_spend_uusd}"
+        return terms if self.content is None else f"{terms} {self.content.asked}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from sparewatt.leasing.changes.change_rules import (
     require_running,
     usd,
 )
+from sparewatt.leasing.changes.content_change import changed_spec
 from sparewatt.leasing.changes.scaling import ScalePlan, plan_scale
 from sparewatt.leasing.lease_requests import BatchNames, request_id
 from sparewatt.leasing.orders.order_fields import COUNT_MAX
@@ -138,9 +139,19 @@ class LeaseChangeService:
         """Raises what `plan` raises, InsufficientCredits, and IdReused."""
         known = await self._known_update(row, change, reference)
         plan = self.plan(row, change) if known is None else self._known_plan(known, change)
+        spec = await self.changed_spec(row, change) if known is None else None
         top_up = await self._fund(row, plan, change, reference, is_new=known is None)
-        update = await self.orders.finished(known or await self._propose(row, plan, change, reference))
+        update = await self.orders.finished(known or await self._propose(row, plan, change, reference, spec=spec))
         return MadeChange(plan, top_up, update, await self._accepted(row, update.params.seq))
+
+    async def changed_spec(self, row: LeaseOrderRow, change: LeaseChange) -> LeaseSpec | None:
+        """What shall run instead; None if that stays. Raises InvalidField or UnprocessableContent."""
+        if change.content is None:
+            return None
+        running = await self.orders.running_spec(row)
+        if running is None:
+            raise ChainUnavailable("What runs cannot be read now. Try again in a moment.")
+        return changed_spec(running, change.content)
 
     async def _known_update(self, row: LeaseOrderRow, change: LeaseChange, reference: str) -> ChainRequestRow | None:
         found = await self._find(row, ChainRequestKind.UPDATE, reference)
@@ -181,14 +192,17 @@ class LeaseChangeService:
         return await self.orders.finished(asked)
 
     async def _propose(
-        self, row: LeaseOrderRow, plan: ChangePlan, change: LeaseChange, reference: str
+        self, row: LeaseOrderRow, plan: ChangePlan, change: LeaseChange, reference: str, *, spec: LeaseSpec | None
     ) -> ChainRequestRow:
+        """`spec`: what shall run instead; stored first: the node is shown it as soon as the chain has its hash."""
         order_id, state = self.orders.on_chain(row)
         lease = self._lease(row)
+        if spec is not None:
+            await self.orders.database.lease_orders.save_spec(spec)
         last = max(lease.update_seq, lease.proposed.seq if lease.proposed is not None else 0)
         params = UpdateParams(
             order_id=order_id,
-            spec_hash=state.orders[order_id].spec_hash,
+            spec_hash=state.orders[order_id].spec_hash if spec is None else spec.spec_hash,
             rate_uusd=plan.rate_uusd,
             duration_s=plan.duration_s,
             seq=max(

@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from sparewatt.core.errors import InvalidAmount, InvalidField, UnknownField
 from sparewatt.core.money import parse_usd
@@ -53,7 +54,7 @@ NANO_PER_MICRO = 1_000
 
 FIELDS: Final = (
     *("name", "image", "command", "env", "secrets", "ports", "disk_gb", "resources", "duration", "count", "near"),
-    *("policy", "max_spend", "egress"),
+    *("policy", "max_spend", "egress", "gateway"),
 )
 RESOURCES: Final = ("gpus", "cpus", "memory_gb")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(weeks?|w|days?|d|hours?|h|min|m|sec|s)")
@@ -94,7 +95,7 @@ def read_order(fields: object) -> LeaseOrder:
     _refuse_unknown(given, FIELDS, within=None)
     resources = _mapping(given.get("resources") or {}, "resources")
     _refuse_unknown(resources, RESOURCES, within="resources")
-    content = _content(given)
+    content = read_content_fields(given)
     policy, gpus = _policy(given, resources)
     return LeaseOrder(
         name=_name(given.get("name"), content.image),
@@ -137,9 +138,10 @@ def _seconds(value: object) -> Decimal | None:
     return sum((Decimal(number) * _SECONDS[unit[0]] for number, unit in parts), Decimal(0))
 
 
-def _content(given: Mapping[str, Any]) -> LeaseContent:
+def read_content_fields(given: Mapping[str, Any]) -> LeaseContent:
+    """Raises InvalidField."""
     command = _command(given.get("command"))
-    env = _env(given.get("env"))
+    env = read_env(given.get("env"))
     secrets = _list(given.get("secrets"), "secrets", most=SECRETS_MAX)
     ports = _list(given.get("ports"), "ports", most=PORTS_MAX)
     content = LeaseContent(
@@ -150,6 +152,7 @@ def _content(given: Mapping[str, Any]) -> LeaseContent:
         env=env,
         secrets=tuple(_checked(each, VariableName, "secrets", "is no name of a variable") for each in secrets),
         ports=tuple(_checked(each, Port, "ports", "is no port: 1 to 65535") for each in ports),
+        gateway=_gateway(given) or UNSET,
     )
     for at, names in (("secrets", content.secrets), ("ports", content.ports)):
         if len(set(names)) != len(names):
@@ -179,8 +182,8 @@ def _command(value: object) -> list[object]:
     return _list(value, "command", most=ARGUMENTS_MAX)
 
 
-def _env(value: object) -> dict[str, str]:
-    """A mapping, or a list of NAME=value."""
+def read_env(value: object) -> dict[str, str]:
+    """A mapping, or a list of NAME=value. Raises InvalidField."""
     if value is None or value == []:
         return {}
     if isinstance(value, list):
@@ -254,6 +257,18 @@ def _egress(value: object) -> bool:
     if value == "none":
         return False
     raise InvalidField("'egress' is 'public' (public addresses) or 'none'.", param="egress")
+
+
+def _gateway(given: Mapping[str, Any]) -> bool:
+    """Only with egress: machines whose egress table holds say so by that, and without one there is no such port."""
+    value = given.get("gateway")
+    if value in (None, "", False):
+        return False
+    if value is not True:
+        raise InvalidField("'gateway' is true or false.", param="gateway")
+    if not _egress(given.get("egress")):
+        raise InvalidField("'gateway' needs 'egress: public': leave 'egress' out.", param="gateway")
+    return True
 
 
 def _name(value: object, image: str) -> str:

@@ -132,6 +132,14 @@ class LeaseOrderService:
             raise LeaseNotFound(f"You have no lease {wanted[:70]!r}.")
         return meant[0]
 
+    async def running_spec(self, row: LeaseOrderRow) -> LeaseSpec | None:
+        """What was ordered, or what an accepted update has put in its place; None if it is not known here."""
+        state = self.market.latest_state()
+        order = state.orders.get(row.order_id or "") if state is not None else None
+        if order is None or order.spec_hash == order.ordered_spec_hash:
+            return None if row.content is None else LeaseSpec(row.spec_hash, row.specification, row.content)
+        return await self.database.lease_orders.find_spec(order.spec_hash, renter=order.renter)
+
     async def list_of(
         self, account: AccountId, *, before: tuple[float, str] | None, limit: int
     ) -> Sequence[LeaseOrderRow]:

@@ -39,10 +39,10 @@ class RecentVoteCounts:
         if self._counted_s is None or now_s - self._counted_s >= COUNT_AGAIN_S:
             self._counted_s = now_s
             rows = await self.matches.list_votes(limit=MATCHES_COUNTED)
-            self._counts = count_recent(state, map(_collected, rows))
+            self._counts = count_recent(state, map(collected_votes, rows))
         return self._counts
 
 
-def _collected(row: StoredVotes) -> CollectedVotes:
+def collected_votes(row: StoredVotes) -> CollectedVotes:
     votes = msgspec.json.decode(row.votes, type=list[SeenVote])
     return CollectedVotes(row.order_id, row.attempt, [(vote.validator, vote.task_hash) for vote in votes])

@@ -126,8 +126,14 @@ def _provider_facts(record: ProviderRecord) -> ProviderFacts | None:
         vram_gb=claims.vram_gb,
         gpu_units=claims.gpu_units,
         compliance=_compliance(attested),
-        attested_until=max((each.expires_at for each in attested if _stands(each, TOPIC_SPECIFICATIONS)), default=0),
+        attested_until=specifications_attested_until(record),
     )
+
+
+def specifications_attested_until(record: ProviderRecord) -> int:
+    """Up to when an auditor vouches for what the provider says of its machine; 0 if none does."""
+    stands = (each for each in record.attestations.values() if _stands(each, TOPIC_SPECIFICATIONS))
+    return max((each.expires_at for each in stands), default=0)
 
 
 def _compliance(attested: Iterable[Attestation]) -> tuple[tuple[int, int], ...]:

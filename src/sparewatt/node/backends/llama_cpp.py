@@ -4,6 +4,9 @@ It notices that a client left when it writes to it, or looks after a second in w
 are requested with their progress (`return_progress`, one event for each batch of a prompt), which the node drops: a
 prompt whose client left is given up after the batch that is being read. Older versions ignore the field.
 
+A model whose chat template knows no tools gets them by a schema (`generic_tools`): the server would ignore them. So it
+does with patterns that its grammar cannot express (`llama_patterns`).
+
 Each slot has a context. In a unified KV cache they share the room of one; the server does not say whether it has one,
 but that is what it does if its owner sets no number of slots, and then it has four.
 """
@@ -18,7 +21,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from sparewatt.node.backends.backend import BackendError, BackendLoad, BackendModel, BackendReply, BackendTotals
+from sparewatt.node.backends.generic_reply import generic_events, generic_whole
 from sparewatt.node.backends.http_client import BackendHttpClient
+from sparewatt.node.backends.llama_requests import PatternNotHeld, rewritten_request
 from sparewatt.node.backends.openai import OpenAIBackend, is_owned_by
 from sparewatt.node.backends.reply_stream import without_events
 from sparewatt.protocol.link.node_report import Capability
@@ -43,6 +48,11 @@ class _TemplateCaps(msgspec.Struct, frozen=True):
     supports_tools: bool | None = None
     supports_tool_calls: bool | None = None
 
+    @property
+    def has_tools(self) -> bool | None:
+        """None from older versions, which do not say."""
+        return self.supports_tools if self.supports_tools is not None else self.supports_tool_calls
+
 
 class _Modalities(msgspec.Struct, frozen=True):
     vision: bool = False
@@ -59,6 +69,8 @@ class _Props(msgspec.Struct, frozen=True):
 class LlamaCppBackend(OpenAIBackend):
     kind: ClassVar[str] = "llama.cpp"
     capabilities_to_probe = ("embeddings",)  # it must be started for them, and does not report whether it was
+    _has_tool_template = True
+    """Whether the model's chat template knows tools; as long as that is not known, requests go as they are."""
 
     @staticmethod
     async def recognises(server: BackendHttpClient) -> bool:
@@ -71,6 +83,7 @@ class LlamaCppBackend(OpenAIBackend):
             props = await self.read("/props", _Props)
         except BackendError:  # it is still loading
             return models
+        self._has_tool_template = props.chat_template_caps.has_tools is not False
         return [
             replace(
                 model,
@@ -82,9 +95,17 @@ class LlamaCppBackend(OpenAIBackend):
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[BackendReply]:
-        async with super().post(path, _with_progress(body)) as reply:
+        try:
+            request = rewritten_request(path, body, has_tool_template=self._has_tool_template)
+        except PatternNotHeld as error:
+            yield _refusal(error)
+            return
+        async with super().post(path, _with_progress(request.body)) as reply:
             is_stream = reply.content_type == _EVENT_STREAM
-            yield replace(reply, chunks=without_events(reply.chunks, _PROGRESS)) if is_stream else reply
+            chunks = without_events(reply.chunks, _PROGRESS) if is_stream else reply.chunks
+            if request.is_generic and reply.status == 200:
+                chunks = generic_events(chunks) if is_stream else generic_whole(chunks)
+            yield replace(reply, chunks=chunks)
 
     async def load(self) -> BackendLoad | None:
         """`/slots` has the running requests; those that wait, and the KV cache, are in `/metrics`, behind a flag."""
@@ -118,7 +139,19 @@ def _with_progress(body: bytes) -> bytes:
 
 
 def _capabilities(props: _Props) -> tuple[Capability, ...]:
-    caps = props.chat_template_caps
-    has_tools = caps.supports_tools if caps.supports_tools is not None else caps.supports_tool_calls
-    may: dict[Capability, bool] = {"tools": bool(has_tools), "vision": props.modalities.vision}
+    has_tools = props.chat_template_caps.has_tools
+    may: dict[Capability, bool] = {
+        "tools": has_tools is not None,
+        "tools_generic": has_tools is False,
+        "vision": props.modalities.vision,
+    }
     return (*_ALWAYS, *(each for each, has_it in may.items() if has_it))
+
+
+def _refusal(error: PatternNotHeld) -> BackendReply:
+    body = {"error": {"code": "invalid_json_schema", "message": str(error), "type": "invalid_request_error"}}
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield msgspec.json.encode(body)
+
+    return BackendReply(400, "application/json", chunks())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +15,8 @@ from sparewatt.core.clock import Clock
 from sparewatt.core.money import parse_usd
 from sparewatt.core.rng import Rng
 from sparewatt.node.hardware.gpu import GB, Hardware
+from sparewatt.node.leases.access.link_proxies import LinkProxies
+from sparewatt.node.leases.access.link_proxy import GatewayAddress
 from sparewatt.node.leases.bid_store import BidStore
 from sparewatt.node.leases.bidder import LeaseBidder
 from sparewatt.node.leases.capacity import UINT16_MAX, LeaseCapacity, measure_capacity, offered_capacity
@@ -58,8 +60,10 @@ class LeaseService:
         inference: InferencePart = NO_INFERENCE,
         say: Callable[[LeaseAct | LeaseReport], None] = lambda _said: None,
         on_offer_changed: Callable[[], None] = lambda: None,
+        gateway_ports: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """`say`: to every gateway process with a link. Raises StartupError if the saved rules cannot be read."""
+        """`say`: to every gateway process with a link. `gateway_ports`: of these processes. Raises StartupError
+        if the saved rules cannot be read."""
         self._pay = inference.pay
         self._data_dir = settings.data_dir
         self._hardware = hardware
@@ -105,6 +109,7 @@ class LeaseService:
                 clock=clock,
                 say=say,
                 notify=notify,
+                proxies=LinkProxies(gateway=GatewayAddress.of(settings.gateway_url), ports=gateway_ports, clock=clock),
                 may_claim=lambda: current_settings().leases and self.runs_containers and not takes_none(),
                 accepts_update=lambda checked, update: (
                     current_settings().leases

@@ -222,7 +222,7 @@ def decide(
     price_uusd = offer.hourly_uusd(gpus=wanted.gpus, cpu_milli=wanted.cpu_milli, duration_s=policy.duration_s)
     whole = offered_capacity(machine.measured, wanted=rules.limits())
     rules_against: tuple[tuple[bool, DeclineReason], ...] = (
-        (_is_refused_image(order.image, rules.refused_images), DeclineReason.IMAGE),
+        (is_refused_image(order.image, rules.refused_images), DeclineReason.IMAGE),
         (order.renter.lower() in rules.refused_tenants, DeclineReason.TENANT),
         (policy.duration_s > rules.longest_s, DeclineReason.DURATION),
         (policy.reclaim_s > rules.reclaim_s or specification.egress > offer.egress, DeclineReason.OTHER),
@@ -237,7 +237,7 @@ def decide(
     return BidPlan(price_uusd, _promise(specification, machine, offer))
 
 
-def _is_refused_image(image: str, patterns: Iterable[str]) -> bool:
+def is_refused_image(image: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(image.lower(), pattern.lower()) for pattern in patterns)
 
 

@@ -17,6 +17,8 @@ LOOK_S = 2.0
 """How soon it is tried after the owner offers leases."""
 AGAIN_S = 60.0
 """An engine that is missing or unable is tried again so often: the owner may be installing one."""
+NETWORK_AGAIN_S = 600.0
+"""One whose leases got no network: another firewall may have been reloaded just when it was tried."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class RuntimeWatch:
     _told: str = field(init=False, default="")
 
     async def run(self) -> None:
-        while self.ability is None or not self.ability.limits:
+        while not self._is_able:
             if not self.is_offering():
                 await self._sleep(LOOK_S)
                 continue
@@ -40,8 +42,12 @@ class RuntimeWatch:
             self.ability = NO_DRIVER if self.runtime is None else await self.runtime.ability(again=is_again)
             self._tell(self.ability)
             self.on_tried()
-            if not self.ability.limits:
-                await self._sleep(AGAIN_S)
+            if not self._is_able:
+                await self._sleep(NETWORK_AGAIN_S if self.ability.limits else AGAIN_S)
+
+    @property
+    def _is_able(self) -> bool:
+        return self.ability is not None and self.ability.limits and self.ability.egress
 
     def status(self) -> dict[str, Any] | None:
         """Ready for JSON."""

@@ -91,6 +91,20 @@ class StrictWordField(WordField):
         return value != self._strict or fact == self._required_fact
 
 
+class RankedWordField(WordField):
+    """One word of a few, from the strictest on: of two levels the stricter word holds, and a request cannot undo it."""
+
+    def meet(self, general: str, specific: str) -> str:
+        return min(general, specific, key=self._words.index)
+
+    def combine(self, first: str, second: str, *, at: str) -> str:
+        del at
+        return self.meet(first, second)
+
+    def widens(self, standing: str, requested: str) -> bool:
+        return self._words.index(requested) > self._words.index(standing)
+
+
 class PlaceField(_PreferenceField[str]):
     """One country or group to be near to."""
 

@@ -107,6 +107,17 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """What a new account should know, e.g. that it got no free credits."""
 
 
+class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    """Opens the page as the account that asked, once. The secret is in its fragment, which browsers do not send."""
+    expires_at: float
+
+
+class LoginLinkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    token: Annotated[str, Meta(max_length=200)]
+    """The fragment of the link."""
+
+
 class LogoutResult(msgspec.Struct, frozen=True, kw_only=True):
     logged_out: bool
     """False for a request by API key, which has no session to end."""
@@ -231,6 +242,8 @@ class PrincipalInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 class NewJoinToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     life_s: Annotated[float, Meta(gt=0, le=JOIN_TOKEN_LIFE_S_MAX)] = JOIN_TOKEN_LIFE_S
+    lease: str | None = None
+    """For a node in this lease of yours: it leaves the network when the lease ends."""
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):

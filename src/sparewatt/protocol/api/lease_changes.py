@@ -127,6 +127,14 @@ class LeaseUpdateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Another price, up to the order's highest."""
     duration: str | int | None = None
     """How long it shall go on from now."""
+    image: str | None = None
+    """Another image: the container is replaced, and what was on its disk is gone."""
+    command: list[str] | str | None = None
+    """Likewise; empty for the image's own."""
+    env: dict[str, str | float | bool] | list[str] = {}
+    """Variables to set beside those that are there; likewise."""
+    unset: list[str] = []
+    """Names of variables to take away; likewise."""
     max_spend: Number | None = None
     """Raises what this lease may cost at most."""
     dry_run: bool = False

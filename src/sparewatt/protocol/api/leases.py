@@ -12,12 +12,16 @@ from typing import Any, Literal
 import msgspec
 
 from sparewatt.protocol.api.lease_changes import LeaseChangePlan, LeaseEnding, LeaseMoney
+from sparewatt.protocol.api.lease_uptime import LeaseUptime
 from sparewatt.protocol.api.market import MarketOrder
 from sparewatt.protocol.api.nodes import PolicyFilterStep
 
 LeasePhase = Literal["sending", "failed", "open", "matched", "unmatched", "closed", "expired"]
 """`sending`: not on the chain yet. `failed`: it never got there, nothing was charged. The others are the order's."""
 EgressName = Literal["public", "none"]
+ProgramPhaseName = Literal[
+    "waiting", "pulling", "starting", "running", "paused", "restarting", "exited", "failed", "stopped"
+]
 Number = float | str
 """Text may be more exact: `"1.073741824"`."""
 
@@ -54,6 +58,8 @@ class LeaseOrderBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     max_spend: Number | None = None
     """Dollars for all leases of this order together: no more is ever charged."""
     egress: EgressName = "public"
+    gateway: bool = False
+    """Let the program open a node's link to this network's gateway, through the agent of its machine."""
     name: str | None = None
     """How you call it. Made from the image if missing."""
 
@@ -141,6 +147,24 @@ class LeaseQuote(msgspec.Struct, frozen=True, kw_only=True):
     """What a renter should know before signing."""
 
 
+class LeaseProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """What the provider says of what runs in a lease. Its log, a command or a port show whether that is true."""
+
+    phase: ProgramPhaseName | None
+    """None while its node has said nothing to this process of the gateway."""
+    since: int | None
+    """Unix seconds, by the node's clock."""
+    trouble: str | None
+    """In the node's words."""
+    exit_code: int | None
+    restarts: int
+    confirmed_running: bool | None
+    """What the node's key signed when pay began: true, it runs; false, only its resources are held. None before that,
+    and in lists."""
+    warning: str | None
+    """You pay for it, and it does not run."""
+
+
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
@@ -169,11 +193,16 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Burn rate and runway; None until a block has the order."""
     ending: LeaseEnding | None = None
     """Who ended it and why; None while it goes on."""
+    uptime: LeaseUptime | None = None
+    """Over its failovers; None until it has started."""
+    program: LeaseProgram | None = None
+    """None before its provider has said anything."""
 
 
 class LeaseDetails(Lease, frozen=True, kw_only=True):
     content: dict[str, Any]
-    """The content document: image, command, environment, ports and the names of secrets. Every bidder can read it."""
+    """The content document: image, command, environment, ports and the names of secrets. Every bidder can read it.
+    After an accepted update it is the one that runs."""
     content_hash: str
     missing_secrets: list[str] = []
     """Names whose values its provider was not sent: it waits for them."""

@@ -53,6 +53,53 @@ class LedgerAudit(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no comparison with the chain."""
 
 
+class UptimeFundBalance(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator put aside to credit renters whose leases were down."""
+
+    balance_usd: str
+    balance_nano: int
+    daily_limit_usd: str
+    """How much may be credited per day (UTC), in all. 0: this network credits nothing."""
+    daily_limit_nano: int
+    credited_today_usd: str
+    credited_today_nano: int
+    waiting_usd: str
+    """Due, and not credited yet: for want of money in the fund, or of today's limit."""
+    waiting_nano: int
+    waiting_leases: int
+    goal_percent: str
+    """A lease below it is credited."""
+
+
+class UptimeCreditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    lease: str
+    order: str
+    account: str
+    percent: str
+    due_usd: str
+    credited_usd: str | None
+    """None if it waits, or nothing is due."""
+    credited_at: float | None
+    ended_at: float
+    reason: str | None
+    """Why nothing is due: `own_provider`, `compensated` or `no_fee`."""
+
+
+class UptimeFundReply(msgspec.Struct, frozen=True, kw_only=True):
+    fund: UptimeFundBalance
+    data: list[UptimeCreditEntry]
+    """The leases that ended below the goal, the newest first; at most 50."""
+
+
+class UptimeFundPosting(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of funding it."""
+
+    id: str
+    posted: bool
+    """False if the id was used before: nothing changed then."""
+    fund: UptimeFundBalance
+
+
 class LedgerRebuild(LedgerAudit, frozen=True, kw_only=True):
     """The audit after balances were computed again from the postings."""
 

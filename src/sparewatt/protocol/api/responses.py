@@ -51,6 +51,10 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     """In dollars. Absent on a network without billing."""
 
 
+class ConversationId(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+
+
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     """A response in its current state. A field that the request did not set has its default here."""
 
@@ -85,13 +89,15 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     usage: ResponseUsage | None
     """None until the response is final."""
     store: bool
-    """Whether it is stored for 24 h, sealed under the API key."""
+    """Whether it is stored for 24 h, sealed under the API key. One for an hour is not."""
     background: bool
     service_tier: Literal["default"]
     metadata: dict[str, str]
     user: str | None
     safety_identifier: str | None
     prompt_cache_key: str | None
+    conversation: ConversationId | UnsetType = UNSET
+    """That it went on from and was added to."""
 
 
 class ResponseDeletion(msgspec.Struct, frozen=True, kw_only=True):

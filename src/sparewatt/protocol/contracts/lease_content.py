@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.limits import KIB
@@ -43,6 +43,9 @@ class LeaseContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """When the program is started again after it ended."""
     read_only: bool = False
     """Whether the root file system is."""
+    gateway: bool | UnsetType = UNSET
+    """Whether the program may open a node's link to the network's gateway, by a port that the machine's agent serves on
+    the lease's bridge. Left out of the text where it is not wanted, as in documents of earlier releases."""
     version: Literal[1] = 1
 
 

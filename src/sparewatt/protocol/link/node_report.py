@@ -26,14 +26,17 @@ Capability = Literal[
     "embeddings",
     "responses",
     "tools",
+    "tools_generic",
     "json_schema",
     "logprobs",
     "vision",
     "continue_prefill",
     "continue_raw",
 ]
-"""What a model on its server can do. The last two are ways to continue an answer that another node began: from an
-assistant message that the server extends, or from a raw prompt made with the server's own chat template."""
+"""What a model on its server can do. `tools_generic`, beside `tools`: its chat template knows none, so that calls are
+made by a schema that any model can follow and that it was not trained for. The last two are ways to continue an answer
+that another node began: from an assistant message that the server extends, or from a raw prompt made with the server's
+own chat template."""
 
 Bytes = Annotated[int, Meta(ge=0, le=1 << 50)]
 Rate = Annotated[float, Meta(ge=1e-3, le=1e7)]

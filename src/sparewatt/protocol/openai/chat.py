@@ -57,7 +57,17 @@ class ChatRequest(msgspec.Struct, frozen=True):
     tools: msgspec.Raw = NULL
     tool_choice: msgspec.Raw = NULL
     response_format: msgspec.Raw = NULL
-    logprobs: msgspec.Raw = NULL
+    logprobs: bool | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    top_logprobs: int | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Which nodes may serve it, in the vocabulary of `policy/`; nodes do not get it. Empty if it is absent."""
     model: ModelField | UnsetType = UNSET
@@ -77,16 +87,6 @@ class ChatRequest(msgspec.Struct, frozen=True):
 class PlainChatRequest(ChatRequest, frozen=True, forbid_unknown_fields=True):
     """A chat request with common fields only, as nearly every request is. All of them are passed on."""
 
-    temperature: msgspec.Raw = NULL
-    top_p: msgspec.Raw = NULL
-    stop: msgspec.Raw = NULL
-    seed: msgspec.Raw = NULL
-    presence_penalty: msgspec.Raw = NULL
-    frequency_penalty: msgspec.Raw = NULL
-    logit_bias: msgspec.Raw = NULL
-    top_logprobs: msgspec.Raw = NULL
-    parallel_tool_calls: msgspec.Raw = NULL
-    reasoning_effort: msgspec.Raw = NULL
     top_k: msgspec.Raw = NULL
     min_p: msgspec.Raw = NULL
     repetition_penalty: msgspec.Raw = NULL
@@ -216,6 +216,9 @@ class WholeChoice(msgspec.Struct, frozen=True):
     text: msgspec.Raw = NULL
     finish_reason: str | None = None
 
+    def has_answer(self) -> bool:
+        return self.message is not None or self.text is not NULL
+
     def readable(self) -> Iterator[ReadableText]:
         return _readable(self.message, self.text)
 
@@ -304,14 +307,43 @@ def decode_or_none(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T | None:
         return None
 
 
+_EXPECTED = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
+_LENGTH = re.compile(r"Expected `(\w+)` of length ([<>]=) (\d+)")
+_RANGE = re.compile(r"Expected `(?:int|float)` ([<>]=) (-?[0-9.]+)")
+_TYPE_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
 def _field_error(error: msgspec.ValidationError) -> InvalidField:
     """msgspec says "Expected `int`, got `str` - at `$.max_tokens`"; OpenAI's clients expect the path in `param`."""
     text, _, path = str(error).partition(" - at `$")
     field = path.rstrip("`").lstrip(".") or None
     if "missing required field" in text:
         field = text.split("`")[1]
-        text = f"The field '{field}' is required"
-    return InvalidField(f"{text}.", param=field)
+        return InvalidField(f"The field '{field}' is required.", param=field)
+    return InvalidField(_in_our_words(text, f"'{field}'" if field else "The body"), param=field)
+
+
+def _in_our_words(text: str, name: str) -> str:
+    if found := _LENGTH.search(text):
+        of, least = ("characters" if found[1] == "str" else "entries"), found[2] == ">="
+        return f"{name} must have {'at least' if least else 'at most'} {found[3]} {of}."
+    if found := _RANGE.search(text):
+        return f"{name} must be {'at least' if found[1] == '>=' else 'at most'} {found[2]}."
+    if found := _EXPECTED.search(text):
+        wanted = [_TYPE_WORDS[kind] for kind in found[1].split(" | ") if kind in _TYPE_WORDS and kind != "null"]
+        if wanted:
+            return f"{name} must be {' or '.join(wanted)}, not {_TYPE_WORDS.get(found[2], found[2])}."
+    if text.startswith("Invalid enum value"):
+        return f"{name} has a value that is not known here."
+    return f"{name} cannot be read: {text}."
 
 
 def fields_of(body: bytes) -> dict[str, msgspec.Raw]:

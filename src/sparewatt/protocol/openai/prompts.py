@@ -10,7 +10,6 @@ from msgspec import UNSET, Meta, UnsetType
 from sparewatt.core.errors import BodyTooLarge, InvalidField, InvalidJson
 from sparewatt.protocol.link.frames import JobPath
 from sparewatt.protocol.openai.chat import (
-    NULL,
     AnswerCount,
     ModelChoice,
     ModelField,
@@ -21,6 +20,8 @@ from sparewatt.protocol.openai.chat import (
 
 PROMPTS_MAX = 2048
 """Texts of one request: OpenAI's own bound."""
+LOGPROBS_MAX = 20
+"""Likeliest tokens that are told of each token: OpenAI's bound for chats. For texts it has 5, servers allow more."""
 _TokenId = Annotated[int, Meta(ge=0, le=1 << 31)]
 _Ids = Annotated[list[_TokenId], Meta(min_length=1)]
 Texts = str | Annotated[list[str | _TokenId | _Ids], Meta(min_length=1)]
@@ -51,7 +52,7 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     n: AnswerCount | None = None
     best_of: Annotated[int, Meta(ge=0, le=128)] | None = None
     echo: bool | None = None
-    logprobs: msgspec.Raw = NULL
+    logprobs: Annotated[int, Meta(ge=0, le=LOGPROBS_MAX)] | None = None
     provider: msgspec.Raw = msgspec.Raw(b"")
 
     @property

@@ -30,6 +30,10 @@ class BrokenStream(Exception):
     """What was streamed is no answer. The message is our own, whatever the server sent."""
 
 
+class ErrorEvent(BrokenStream):
+    """The server reported an error in place of a chunk."""
+
+
 class StreamAccumulator:
     """Add the data of each event; `body` is the answer that the server would have given without streaming."""
 
@@ -84,7 +88,7 @@ class StreamAccumulator:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise BrokenStream("the model server streams something that is no chunk") from None
         if chunk.get("error") is not None:
-            raise BrokenStream("the model server reported an error in its stream")
+            raise ErrorEvent("the model server reported an error in its stream")
         choices = chunk.pop("choices", None) or ()
         try:
             for choice in choices:
@@ -122,8 +126,9 @@ class StreamAccumulator:
             whole["text"] += choice["text"] or ""
             self.has_output |= bool(choice["text"])
         else:
-            message = {"role": "assistant", "content": None}
-            whole = self._choices.setdefault(index, {"index": index, "message": message, "finish_reason": None})
+            message = {"role": "assistant", "content": None, "refusal": None}
+            new = {"index": index, "message": message, "logprobs": None, "finish_reason": None}
+            whole = self._choices.setdefault(index, new)
             delta = choice.get("delta") or {}
             _merge_delta(whole["message"], delta)
             self.has_output |= any(value for name, value in delta.items() if name != "role")

@@ -51,10 +51,14 @@ class StreamChoice(Struct, frozen=True):
     message: StreamDelta | None = None
     finish_reason: str | None = None
     logprobs: StreamLogprobs | None = None
+    text: str | None = None
+    """The output of a text completion, which has neither."""
+    stop_reason: Any = None
+    """The stop text that ended the answer, where the server tells."""
 
     @property
     def content_delta(self) -> StreamDelta:
-        return self.delta or self.message or StreamDelta()
+        return self.delta or self.message or StreamDelta(content=self.text)
 
 
 class StreamChunk(Struct, frozen=True):

@@ -51,13 +51,9 @@ def text_format(text: TextOptions | None) -> Json:
         case {"type": "json_object"}:
             return {"type": "json_object"}
         case {"type": "json_schema", "name": str(name), "schema": dict(schema)}:
-            return {
-                "type": "json_schema",
-                "name": name,
-                "description": given.get("description"),
-                "schema": schema,
-                "strict": bool(given.get("strict")),
-            }
+            described = {} if given.get("description") is None else {"description": given["description"]}
+            strict = bool(given.get("strict"))
+            return {"type": "json_schema", "name": name, **described, "schema": schema, "strict": strict}
         case {"type": "json_schema"}:
             raise InvalidField("A format of the type json_schema has a name and a schema.", param="text.format")
         case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparewatt.core.errors import InvalidField, UnsupportedParameter
@@ -11,9 +11,11 @@ from sparewatt.protocol.responses.request import Json
 NewId = Callable[[str], str]
 """Makes an id with the given prefix."""
 
+REFERENCE = "item_reference"
+"""The type of an item that stands for one of an earlier response."""
 ROLES = ("user", "assistant", "system", "developer")
 _TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
-_PREFIXES = {
+ITEM_PREFIXES = {
     "message": "msg",
     "function_call": "fc",
     "function_call_output": "fco",
@@ -31,8 +33,14 @@ def read_input(given: str | Sequence[Json] | None, *, new_id: NewId) -> list[Jso
     return [_item(item, at=f"input[{i}]", new_id=new_id) for i, item in enumerate(given)]
 
 
+def read_stored_items(given: Sequence[Json], *, at: str, new_id: NewId) -> list[Json]:
+    """Items of a conversation: with ids of ours, and none by reference. Raises InvalidField or UnsupportedParameter."""
+    unnamed = [{name: value for name, value in item.items() if name != "id"} for item in given]
+    return [_item(item, at=f"{at}[{i}]", new_id=new_id) for i, item in enumerate(unnamed)]
+
+
 def _item(item: Json, *, at: str, new_id: NewId) -> Json:
-    kind = item.get("type") or ("message" if "role" in item else None)
+    kind = item.get("type") or ("message" if "role" in item else REFERENCE if "id" in item else None)
     match kind:
         case "message":
             return _message(item, at=at, new_id=new_id)
@@ -46,16 +54,42 @@ def _item(item: Json, *, at: str, new_id: NewId) -> Json:
             _text(item, "encrypted_content", at=at)
             return _identified(item, "compaction", new_id=new_id)
         case "item_reference":
-            raise UnsupportedParameter(
-                "Items cannot be given by reference here. Send the item itself, or continue a stored response with "
-                "'previous_response_id'.",
-                param=at,
-            )
+            return {"id": _text(item, "id", at=at), "type": REFERENCE}
         case _:
             raise UnsupportedParameter(
-                f"Items of the type {str(kind)[:40]!r} are not supported here. Types: {', '.join(_PREFIXES)}.",
+                f"Items of the type {str(kind)[:40]!r} are not supported here. Types: {', '.join(ITEM_PREFIXES)}, "
+                f"{REFERENCE}.",
                 param=f"{at}.type",
             )
+
+
+def reference_ids(items: Sequence[Json]) -> list[str]:
+    return [item["id"] for item in items if item["type"] == REFERENCE]
+
+
+def resolved_items(items: Sequence[Json], found: Mapping[str, Json]) -> list[Json]:
+    """The same items, with references replaced by what they stand for."""
+    return [found[item["id"]] if item["type"] == REFERENCE else item for item in items]
+
+
+def refuse_stray_outputs(items: Sequence[Json]) -> None:
+    """An output answers a call that stands before it. Raises InvalidField.
+
+    A compaction may have taken the call with it, so nothing is said of a conversation that has one.
+    """
+    calls: set[str] = set()
+    for item in items:
+        match item["type"]:
+            case "compaction":
+                return
+            case "function_call":
+                calls.add(item["call_id"])
+            case "function_call_output" if item["call_id"] not in calls:
+                raise InvalidField(
+                    f"No tool call found for function call output with call_id {item['call_id'][:80]!r}. "
+                    "Send the function_call item before it, or go on from the response that has it.",
+                    param="input",
+                )
 
 
 def _message(item: Json, *, at: str, new_id: NewId) -> Json:
@@ -136,7 +170,7 @@ def _reasoning(item: Json, *, at: str, new_id: NewId) -> Json:
 
 def _identified(item: Json, kind: str, *, new_id: NewId) -> Json:
     given = item.get("id")
-    item_id = given if isinstance(given, str) and 1 <= len(given) <= 200 else new_id(_PREFIXES[kind])
+    item_id = given if isinstance(given, str) and 1 <= len(given) <= 200 else new_id(ITEM_PREFIXES[kind])
     return item | {"id": item_id, "type": kind}
 
 

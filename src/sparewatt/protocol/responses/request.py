@@ -43,6 +43,10 @@ class ReasoningOptions(msgspec.Struct, frozen=True):
     summary: Annotated[str, Meta(max_length=20)] | None = None
 
 
+class ConversationReference(msgspec.Struct, frozen=True):
+    id: _Name
+
+
 class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelField
     input: str | Annotated[list[Json], Meta(max_length=RESPONSE_ITEMS_MAX)] | None = None
@@ -71,15 +75,15 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     safety_identifier: _Name | None = None
     prompt_cache_key: _Name | None = None
     stream_options: Json | None = None
-    conversation: Any = None
+    conversation: _Name | ConversationReference | None = None
     prompt: Any = None
     provider: msgspec.Raw = msgspec.Raw(b"")
     """Which nodes may serve it, in the vocabulary of `policy/`."""
 
     @property
-    def stores(self) -> bool:
-        """Unlike at OpenAI, a response is stored only on request."""
-        return bool(self.store)
+    def conversation_id(self) -> str | None:
+        given = self.conversation
+        return given.id if isinstance(given, ConversationReference) else given
 
     @property
     def wants_logprobs(self) -> bool:
@@ -102,7 +106,7 @@ def parse_request(body: bytes) -> ParsedResponsesRequest:
     request = parse_body(_decoder, body)
     given = fields_of(body)
     _refuse_unsupported(request)
-    _check_metadata(request.metadata or {})
+    check_metadata(request.metadata or {})
     others = [name for name in given if name not in ResponsesRequest.__struct_fields__]
     extras = {name: given[name] for name in others if name in _FORWARDED}
     unknown = [name[:60] for name in others if name not in extras and bytes(given[name]) != b"null"]
@@ -111,24 +115,24 @@ def parse_request(body: bytes) -> ParsedResponsesRequest:
 
 def _refuse_unsupported(request: ResponsesRequest) -> None:
     """Fields that cannot be ignored, because the answer would be to another question."""
-    if request.conversation is not None:
-        raise UnsupportedParameter(
-            "There are no conversations here. Continue a stored response with 'previous_response_id', "
-            "or send the conversation's items as 'input'.",
-            param="conversation",
+    if request.conversation is not None and request.previous_response_id is not None:
+        raise InvalidField(
+            "A response goes on from a conversation or from a previous response, not from both.",
+            param="previous_response_id",
         )
     if request.prompt is not None:
         raise UnsupportedParameter(
             "There are no prompt templates here. Send the prompt as 'instructions' and 'input'.", param="prompt"
         )
-    if request.background and not request.stores:
+    if request.background and request.store is False:
         raise InvalidField(
-            "A response in the background is fetched later, so it must be stored: set 'store' to true.",
+            "A response in the background is fetched later, so it must be kept: set 'store' to true, or leave it out.",
             param="background",
         )
 
 
-def _check_metadata(metadata: dict[str, str]) -> None:
+def check_metadata(metadata: dict[str, str]) -> None:
+    """Raises InvalidField."""
     if len(metadata) > METADATA_PAIRS_MAX:
         raise InvalidField(f"Metadata has at most {METADATA_PAIRS_MAX} pairs.", param="metadata")
     for key, value in metadata.items():

@@ -51,10 +51,10 @@ def new_response(
         "background": bool(request.background),
         "service_tier": "default",
         "metadata": request.metadata or {},
-        "user": request.user,
+        **({} if request.user is None else {"user": request.user}),  # alone among these it must not be null
         "safety_identifier": request.safety_identifier,
         "prompt_cache_key": request.prompt_cache_key,
-    }
+    } | ({"conversation": {"id": request.conversation_id}} if request.conversation_id is not None else {})
 
 
 def failed(response: Json, error: SparewattError) -> Json:

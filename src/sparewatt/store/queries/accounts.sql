@@ -88,6 +88,16 @@ RETURNING expires_at
 UPDATE password_resets SET used_at = now() WHERE hash = $1 AND used_at IS NULL AND expires_at > now()
 RETURNING account_id
 
+-- name: insert_login_link
+INSERT INTO login_links (hash, account_id, expires_at) VALUES ($1, $2, now() + make_interval(secs => $3))
+RETURNING expires_at
+
+-- name: use_login_link
+-- A closed account's link opens nothing.
+DELETE FROM login_links USING accounts
+WHERE hash = $1 AND login_links.expires_at > now() AND accounts.id = account_id AND closed_at IS NULL
+RETURNING account_id
+
 -- name: insert_invite
 INSERT INTO invites (hash, created_by, expires_at) VALUES ($1, $2, now() + make_interval(secs => $3))
 RETURNING expires_at
@@ -100,6 +110,9 @@ DELETE FROM sessions WHERE expires_at < now()
 
 -- name: forget_old_resets
 DELETE FROM password_resets WHERE expires_at < now() - interval '30 days'
+
+-- name: forget_old_login_links
+DELETE FROM login_links WHERE expires_at < now()
 
 -- name: forget_old_invites
 DELETE FROM invites WHERE used_by IS NULL AND expires_at < now() - interval '30 days'

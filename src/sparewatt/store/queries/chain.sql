@@ -1,5 +1,6 @@
 -- name: read_chain_index
-SELECT chain_id, genesis_hash, contracts, start_block, block_number, block_hash, head_number, version FROM chain_index
+SELECT chain_id, genesis_hash, contracts, start_block, block_number, block_hash, head_number, version,
+    saved_block FROM chain_index
 
 -- name: begin_chain_index
 -- Follow this chain and these contracts from here on.
@@ -19,6 +20,9 @@ UPDATE chain_index SET generation = generation + 1, common_block = $1
 
 -- name: set_chain_depth
 UPDATE chain_index SET depth = $1 WHERE depth <> $1
+
+-- name: set_saved_block
+UPDATE chain_index SET saved_block = $1 WHERE saved_block IS DISTINCT FROM $1
 
 -- name: set_attempt_time
 UPDATE chain_index SET attempt_s = $1 WHERE attempt_s <> $1
@@ -187,10 +191,10 @@ WHERE tried.state = 'refused' AND chain_outbox.request_id = tried.request_id AND
     AND chain_outbox.state = 'decided'
 
 -- name: finish_outbox
--- Final if the index is `depth` blocks past it and has the same hash for its block.
+-- Final if the index is `depth` blocks past it, has the same hash for its block, and the chain has it on disk.
 UPDATE chain_outbox SET state = CASE WHEN succeeded THEN 'final' ELSE 'reverted' END, changed_at = now()
 FROM chain_index
-WHERE state = 'mined' AND chain_outbox.block_number <= chain_index.block_number - $1 + 1
+WHERE state = 'mined' AND chain_outbox.block_number <= LEAST(chain_index.block_number - $1 + 1, saved_block)
     AND NOT EXISTS (SELECT FROM chain_blocks
         WHERE number = chain_outbox.block_number AND hash <> chain_outbox.block_hash)
 
@@ -223,7 +227,8 @@ SELECT EXISTS (SELECT FROM chain_outbox
 WHERE starts_with(business_id, $1) AND state IN ('decided', 'signed', 'sent', 'mined'))
 
 -- name: has_fresh_events
-SELECT EXISTS (SELECT FROM chain_events e, chain_index i WHERE e.block_number > i.block_number - $1::int + 1)
+SELECT EXISTS (SELECT FROM chain_events e, chain_index i
+    WHERE e.block_number > LEAST(i.block_number - $1::int + 1, i.saved_block))
 
 -- name: count_outbox
 SELECT state, count(*) AS n FROM chain_outbox GROUP BY state

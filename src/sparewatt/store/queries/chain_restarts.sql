@@ -5,13 +5,15 @@ RETURNING number, extract(epoch FROM at)::float8 AS unix_s, at::date AS day
 -- name: money_on_chain
 -- Locked in the order of names, as all that posts does.
 SELECT account, nano FROM balances
-WHERE (account ~ '^(wallet|escrow|bond|owed|given):' OR account = 'network:payouts') AND nano <> 0
+WHERE (account ~ '^(wallet|escrow|bond|owed|given):' OR account IN ('network:payouts', 'network:reward_payouts')) AND nano <> 0
 ORDER BY account FOR UPDATE
 
 -- name: unclaimed_payouts
 SELECT l.account_id, sum(greatest(0, l.earned_micro - coalesce(c.claimed_micro, 0)))::bigint AS micro
-FROM (SELECT DISTINCT ON (address) address, account_id, earned_micro FROM payout_leaves ORDER BY address, epoch DESC) AS l
-LEFT JOIN payout_claims c ON c.address = l.address GROUP BY l.account_id ORDER BY l.account_id
+FROM (SELECT DISTINCT ON (address) address, account_id, earned_micro FROM payout_leaves
+    WHERE pool = $1 ORDER BY address, epoch DESC) AS l
+LEFT JOIN payout_claims c ON c.pool = $1 AND c.address = l.address
+WHERE l.account_id <> '' GROUP BY l.account_id ORDER BY l.account_id
 
 -- name: unbooked_wallets
 -- Tokens at held addresses, of a release whose books did not know them: then nobody has read their transfers.

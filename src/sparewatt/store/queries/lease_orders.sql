@@ -16,10 +16,13 @@ SELECT coalesce(sum(micro), 0)::bigint FROM chain_requests
 WHERE account_id = $1 AND kind = 'top_up' AND state IN ('asked', 'decided') AND params ->> 'order_id' = $2
 
 -- name: find_lease_spec
--- Of an order of this address only: the hash is public, and anyone may order by another's.
+-- Of an order, or of an update, of this address only: the hash is public, and anyone may order by another's.
 SELECT spec_hash, specification, content FROM lease_specs
-WHERE spec_hash = $1 AND EXISTS (SELECT FROM lease_orders o JOIN chain_requests r ON r.id = o.request_id
-    WHERE o.spec_hash = $1 AND r.address = $2)
+WHERE spec_hash = $1 AND (
+    EXISTS (SELECT FROM lease_orders o JOIN chain_requests r ON r.id = o.request_id
+        WHERE o.spec_hash = $1 AND r.address = $2)
+    OR EXISTS (SELECT FROM chain_requests r
+        WHERE r.kind = 'update' AND r.address = $2 AND r.params ->> 'spec_hash' = $1))
 
 -- name: list_lease_orders
 -- Of an account, the newest first. Filters may be null: a batch, an id or a name, older than a position. Documents are

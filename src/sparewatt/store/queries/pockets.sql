@@ -172,7 +172,7 @@ WHERE asked.contract = 'settlement' AND asked.event = 'ExitRequested' AND asked.
 SELECT (e.args ->> 'amount')::numeric AS micro FROM chain_events e
 WHERE e.contract = 'settlement' AND e.event = 'Exited' AND e.args ->> 'account' = $1
     AND (e.block_number, e.log_index) > ($2::bigint, $3::int)
-    AND e.block_number <= (SELECT block_number - depth + 1 FROM chain_index)
+    AND e.block_number <= (SELECT LEAST(block_number - depth + 1, saved_block) FROM chain_index)
 ORDER BY e.block_number, e.log_index LIMIT 1
 
 -- name: exits_asked
@@ -191,21 +191,23 @@ RETURNING address
 UPDATE accounts SET chain_address = $2, chain_key = NULL, version = nextval('api_key_version') WHERE id = $1
 
 -- name: pool_flows
--- Of the pool of credits up to a block, in micro-USD.
-SELECT coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Deposited'), 0) AS deposited,
-    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'PoolFunded' AND args ->> 'pool' = '0'), 0) AS funded,
-    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Exited'), 0) AS exited,
-    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Claimed' AND args ->> 'pool' = '0'), 0) AS claimed
+-- Of a pool up to a block, in micro-USD. What is deposited, and what leaves by exits, is of the pool of credits, 0.
+SELECT coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Deposited' AND $2::smallint = 0), 0) AS deposited,
+    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'PoolFunded'
+        AND args ->> 'pool' = $2::smallint::text), 0) AS funded,
+    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Exited' AND $2::smallint = 0), 0) AS exited,
+    coalesce(sum((args ->> 'amount')::numeric) FILTER (WHERE event = 'Claimed'
+        AND args ->> 'pool' = $2::smallint::text), 0) AS claimed
 FROM chain_events WHERE contract = 'settlement' AND event IN ('Deposited', 'PoolFunded', 'Exited', 'Claimed')
     AND block_number <= $1
 
 -- name: books_owe
 -- What the books owe that the pool has to cover, what is held for exits, and what came in by no chain, in nano-USD.
 SELECT (SELECT coalesce(sum(nano), 0) FROM balances WHERE account LIKE 'credits:%' OR account LIKE 'earned:%'
-        OR account IN ('network:payouts', 'network:fees', 'network:treasury'))::numeric AS owed,
+        OR account IN ('network:payouts', 'network:fees', 'network:treasury', 'network:uptime'))::numeric AS owed,
     (SELECT coalesce(sum(promo_nano + paid_nano), 0) FROM credit_holds WHERE purpose = 'exit')::numeric AS held,
     (SELECT coalesce(sum(nano), 0) FROM transfers
-        WHERE kind = 'treasury' OR kind = 'deposit' AND cause NOT LIKE 'deposit:chain:%')::numeric AS elsewhere
+        WHERE kind IN ('treasury', 'uptime_fund') OR kind = 'deposit' AND cause NOT LIKE 'deposit:chain:%')::numeric AS elsewhere
 
 -- name: pocket_balances
 SELECT account, nano FROM balances
@@ -235,7 +237,7 @@ ORDER BY account LIKE 'given:%', account FOR UPDATE
 SELECT now()
 
 -- name: claimed_nano
-SELECT coalesce(sum(claimed_micro), 0)::bigint * 1000 FROM payout_claims
+SELECT coalesce(sum(claimed_micro), 0)::bigint * 1000 FROM payout_claims WHERE pool = $1
 
 -- name: holds_to_convert
 -- Credits that the next payout root turns into tokens.

@@ -1,9 +1,10 @@
 -- name: snapshot_tables
--- Tables that hold rows of their own or of their partitions, with the columns that can be written.
+-- Tables that hold rows of their own or of their partitions, with the columns that can be written. An unlogged table
+-- is for what must not outlive its hour: it is in no backup.
 SELECT c.relname AS name, array_agg(a.attname::text ORDER BY a.attnum) AS columns
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-  AND c.relname <> 'schema_migrations' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+  AND c.relpersistence <> 'u' AND c.relname <> 'schema_migrations' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 GROUP BY c.relname ORDER BY c.relname
 
 -- name: snapshot_partitions
@@ -16,6 +17,7 @@ WHERE c.relnamespace = 'public'::regnamespace AND c.relispartition AND c.relkind
 SELECT DISTINCT c.relname AS name, p.relname AS needs
 FROM pg_constraint f JOIN pg_class c ON c.oid = f.conrelid JOIN pg_class p ON p.oid = f.confrelid
 WHERE f.contype = 'f' AND f.connamespace = 'public'::regnamespace AND NOT c.relispartition AND c.oid <> p.oid
+  AND c.relpersistence <> 'u'
 
 -- name: snapshot_sequences
 SELECT sequencename AS name, last_value FROM pg_sequences

@@ -34,13 +34,13 @@ def error_in(dialect: EngineDialect, error: SparewattError) -> Json:
     """The body that the server gives with `error.status`."""
     message = _message(dialect, error)
     match dialect:
-        case "sparewatt":
+        case "sparewatt" if not isinstance(error, EngineContextTooLong):
             return error_body(error)
         case "vllm":
             return {"error": _fastapi_error(error, message)}
         case "sglang":
             return {"object": "error", **_fastapi_error(error, message)}
-        case "llama.cpp":
+        case "llama.cpp" | "sparewatt":  # no server says an overflow as a client needs it
             return {"error": _llama_error(error, message)}
         case "ollama":
             kinds = {400: "invalid_request_error", 404: "not_found_error"}
@@ -111,8 +111,6 @@ def _message(dialect: EngineDialect, error: SparewattError) -> str:
 def _context_message(dialect: EngineDialect, error: EngineContextTooLong) -> str:
     prompt, n_ctx, wanted = error.prompt_tokens, error.n_ctx, error.max_tokens
     match dialect:
-        case "sparewatt":
-            return error.message
         case "vllm":
             return (
                 f"This model's maximum context length is {n_ctx} tokens. However, you requested {wanted} output tokens "
@@ -128,7 +126,7 @@ def _context_message(dialect: EngineDialect, error: EngineContextTooLong) -> str
                 "the completion. Please reduce the number of tokens in the input messages or the completion to fit "
                 "within the limit."
             )
-        case "llama.cpp" | "ollama":
+        case "llama.cpp" | "ollama" | "sparewatt":
             return f"request ({prompt} tokens) exceeds the available context size ({n_ctx} tokens), try increasing it"
         case _:
             assert_never(dialect)

@@ -28,6 +28,10 @@ EngineDialect = Literal["sparewatt"] | ServerKind
 DIALECTS: tuple[EngineDialect, ...] = ("sparewatt", *get_args(ServerKind))
 
 
+CAPABILITIES: tuple[Capability, ...] = tuple(each for each in get_args(Capability) if each != "tools_generic")
+"""All that a server can have by itself."""
+
+
 class EngineContextTooLong(BadRequest):
     code = "context_length_exceeded"
 
@@ -83,7 +87,7 @@ class EngineSettings:
     n_params: int = 1_000_000_000
     n_embd: int = 64
     prefix_cache_tokens: int = 0
-    capabilities: tuple[Capability, ...] = get_args(Capability)
+    capabilities: tuple[Capability, ...] = CAPABILITIES
     """Only what the engine advertises; it serves all of them anyway."""
     fail_rate: float = 0.0
     seed: int = 0

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from sparewatt.api.inference.completions import Echo
+from sparewatt.api.inference.text_filters import Echo
 from sparewatt.edge.settings import ClientTimeouts
 from sparewatt.gateway.services import Services
 from sparewatt.testing.clocks import ManualClock
@@ -126,7 +126,7 @@ def test_a_malformed_event_is_passed_on_unchanged(odd: bytes) -> None:
 async def test_a_completion_streams() -> None:
     services = make_services()
     node = node_of(services)
-    event = b'data: {"choices":[{"index":0,"text":" on"}]}\n\n'
+    event = b'data: {"choices":[{"index":0,"text":" on","logprobs":null,"finish_reason":null}]}\n\n'
     async with running(services) as client:
         node.answer_when_asked(event, DONE)
         reply = await client.post(

@@ -53,6 +53,9 @@ class Secrets(LeaseActStore):
         if (order_id, attempt) == (ORDER, 0):
             self.sealed[provider, name] = sealed
 
+    async def find_details(self, order_id: str, details_hash: str) -> str | None:
+        return None
+
     async def secrets_of(self, order_id: str, attempt: int, *, provider: str) -> dict[str, str]:
         is_known = (order_id, attempt) == (ORDER, 0)
         return {name: sealed for (to, name), sealed in self.sealed.items() if is_known and to == provider}

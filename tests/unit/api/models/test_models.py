@@ -80,3 +80,28 @@ async def test_models_come_in_pages_and_made_up_names_push_none_of_several_owner
     ids = [model["id"] for page in (first, rest) for model in page["data"]]
     assert (len(first["data"]), ids[0], rest["next"]) == (200, "zephyr", None)
     assert sorted(ids) == sorted({"zephyr", *(model.id for model in made_up)})
+
+
+ANTHROPIC = {**bearer(), "anthropic-version": "2023-06-01"}
+
+
+async def test_clients_of_anthropic_get_models_in_their_shape() -> None:
+    async with running(with_three_servers()) as client:
+        page = await (await client.get("/v1/models", headers=ANTHROPIC)).json()
+        one = await (await client.get("/v1/models/llama3.1:8b", headers=ANTHROPIC)).json()
+        gone = await client.get("/v1/models/other", headers=ANTHROPIC)
+        assert (await gone.json())["error"]["type"] == "not_found_error"
+    assert [(model["type"], model["id"]) for model in page["data"]] == [("model", "llama-3.1-8b")]
+    assert (page["first_id"], page["last_id"], page["has_more"]) == ("llama-3.1-8b", "llama-3.1-8b", False)
+    assert (one["id"], one["display_name"]) == ("llama3.1:8b", "llama-3.1-8b")
+
+
+async def test_pages_of_anthropic_continue_after_a_name() -> None:
+    services = make_services()
+    services.table.connect(node_id(1), some_specs(*(a_model(id=name) for name in "abc")), now_s=NOW_S)
+    async with running(services) as client:
+        first = await (await client.get("/v1/models?limit=2", headers=ANTHROPIC)).json()
+        second = await (await client.get("/v1/models?limit=2&after_id=b", headers=ANTHROPIC)).json()
+        assert (await client.get("/v1/models?limit=0", headers=ANTHROPIC)).status == 400
+    assert ([model["id"] for model in first["data"]], first["has_more"]) == (["a", "b"], True)
+    assert ([model["id"] for model in second["data"]], second["has_more"]) == (["c"], False)

@@ -12,7 +12,7 @@ import pytest
 
 from sparewatt.api.endpoint import ApiRoute, routes_of
 from sparewatt.api.openapi.__main__ import all_routes
-from sparewatt.api.openapi.document import OpenApiEndpoints, make_document
+from sparewatt.api.openapi.document import NDJSON, OpenApiEndpoints, make_document
 from sparewatt.api.openapi.shapes import SHAPES
 from sparewatt.gateway.routes import endpoint_groups, make_app
 from tests.unit.gateway.small_gateway import make_services, running
@@ -63,6 +63,12 @@ def test_the_document_has_every_route_of_the_router_and_no_other(document: dict[
     )
 
 
+def error_shape(path: str) -> str:
+    if path.startswith("/v1/messages"):
+        return "AnthropicError"
+    return "OllamaError" if path.startswith("/api/") else "Error"
+
+
 @pytest.mark.parametrize("route", ROUTES, ids=name_of)
 def test_every_route_has_the_schema_of_its_reply(route: ApiRoute, document: dict[str, Any]) -> None:
     responses = operations_of(document)[name_of(route)]["responses"]
@@ -74,7 +80,10 @@ def test_every_route_has_the_schema_of_its_reply(route: ApiRoute, document: dict
         assert all(each["schema"] for each in content.values())
         assert ("text/event-stream" in content) is route.spec.streams
         assert ("text/csv" in content) is route.spec.csv
-    assert responses["default"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
+        assert (NDJSON in content) is route.spec.ndjson
+    assert responses["default"]["content"]["application/json"]["schema"] == {
+        "$ref": f"#/components/schemas/{error_shape(route.spec.path)}"
+    }
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=name_of)

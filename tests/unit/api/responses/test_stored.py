@@ -9,11 +9,12 @@ import pytest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import KeyId
 from sparewatt.core.rng import seeded
-from sparewatt.inference.responses import shelf as shelves
+from sparewatt.inference.responses import json_sealer
 from sparewatt.inference.responses.shelf import Shelf
 from tests.unit.api.responses.stage import PATH, STREAMED, Json, Stage, error_of, on_stage, read_events
 from tests.unit.gateway.small_gateway import OTHER, USER, bearer
 from tests.unit.inference.scripted import COMPLETION
+from tests.unit.store.memory_documents import MemoryDocuments
 from tests.unit.store.memory_responses import MemoryResponses
 
 PLAIN = b"A prompt that no other key may read"
@@ -182,7 +183,7 @@ async def test_a_conversation_is_compacted_and_continued() -> None:
 
 def test_a_compaction_opens_only_with_the_key_that_made_it() -> None:
     def shelf(secret: str) -> Shelf:
-        return Shelf(KeyId("key_a"), secret, store=MemoryResponses(), rng=seeded(1))
+        return Shelf(KeyId("key_a"), secret, store=MemoryResponses(), documents=MemoryDocuments(), rng=seeded(1))
 
     sealed = shelf("one").seal_items([{"a": "short"}])
     assert shelf("one").open_items(sealed) == [{"a": "short"}]
@@ -194,7 +195,7 @@ def test_a_compaction_opens_only_with_the_key_that_made_it() -> None:
 
 
 async def test_large_responses_are_sealed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "_AT_ONCE_BYTES", 10)
+    monkeypatch.setattr(json_sealer, "_AT_ONCE_BYTES", 10)
     async with on_stage() as stage:
         response = await answered(stage)
         assert await (await stage.get(response["id"])).json() == response

@@ -8,8 +8,7 @@ from sparewatt.chain.money.settlement_contract import claim_call
 from sparewatt.core.ids import AccountId
 from sparewatt.evm.contract_abi import AbiEntry, AbiParam, Contract
 from sparewatt.ledger.payouts import PayoutLeafProof
-from sparewatt.ledger.pockets import CREDIT_POOL_ID
-from sparewatt.store.payouts import PayoutLeafRow
+from sparewatt.store.payouts import CREDIT_POOL_ID, PayoutLeafRow
 
 ADDRESS, ACCOUNT = "0x" + "11" * 20, "0x" + "22" * 20
 ENTRY = (AbiParam(type="address"), AbiParam(type="uint256"), AbiParam(type="uint256"))

@@ -8,7 +8,7 @@ import pytest
 
 from sparewatt.chain.money.settlement_worker import PayoutEventHandler
 from sparewatt.protocol.contracts.chain_events import ChainEvent
-from sparewatt.store.payouts import PayoutBatchRow, PayoutStore
+from sparewatt.store.payouts import CREDIT_POOL_ID, REWARD_POOL_ID, PayoutBatchRow, PayoutStore
 from sparewatt.testing.clocks import ManualClock
 
 ROOT = bytes(31) + b"\x07"
@@ -19,6 +19,7 @@ class NotedPayouts(PayoutStore):
 
     def __init__(self) -> None:
         self.marked: list[tuple[object, ...]] = []
+        self.pool_id = CREDIT_POOL_ID
 
     async def find_batch(self, epoch: int) -> PayoutBatchRow | None:
         return PayoutBatchRow(1, 0.0, ROOT, 1, 5, 5) if epoch == 1 else None
@@ -63,7 +64,10 @@ async def test_a_strike_and_a_claim_are_noted(payouts: NotedPayouts) -> None:
     assert payouts.marked == [("struck", 1), ("claimed", "0xab", 7)]
 
 
-async def test_the_pool_of_rewards_is_no_part_of_the_books(payouts: NotedPayouts) -> None:
+async def test_events_of_another_pool_mark_nothing(payouts: NotedPayouts) -> None:
     await handle(payouts, "RootPosted", pool=1, epoch=1, root="0x" + ROOT.hex(), ripe_at=99)
     await handle(payouts, "RootStruck", pool=1, epoch=1)
     assert payouts.marked == []
+    payouts.pool_id = REWARD_POOL_ID
+    await handle(payouts, "RootStruck", pool=1, epoch=1)
+    assert payouts.marked == [("struck", 1)]

@@ -274,6 +274,28 @@ def test_leases_are_listed(network: FakeNetwork, run: Run) -> None:
     assert "lease create --help" in run("lease", "list").stderr
 
 
+def test_a_lease_that_is_paid_and_does_not_run_is_a_warning_in_the_list_too(network: FakeNetwork, run: Run) -> None:
+    program = {
+        "phase": "pulling",
+        "since": 1_800_000_000,
+        "trouble": "12 of 900 MB",
+        "exit_code": None,
+        "restarts": 0,
+        "confirmed_running": False,
+        "warning": "You pay for it, and it does not run.",
+    }
+    network.on("GET /v1/leases/train", details(MATCHED | {"program": program}))
+    shown = run("lease", "show", "train").stdout
+    assert "pulling since 2027-01-15 08:00:00 UTC: 12 of 900 MB" in shown
+    assert "You pay for it, and it does not run." in shown
+    network.on("GET /v1/leases", {"object": "list", "data": [MATCHED | {"program": program}], "next": None})
+    assert f"WARNING {MATCHED['id']}: You pay for it" in run("lease", "list").stderr
+    quiet = program | {"phase": "running", "trouble": None, "warning": None, "restarts": 2}
+    network.on("GET /v1/leases/train", details(MATCHED | {"program": quiet}))
+    shown = run("lease", "show", "train").stdout
+    assert ("started again 2 times" in shown, "WARNING" in shown) == (True, False)
+
+
 def test_one_lease_is_shown(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/leases/train", details(MATCHED | {"secrets": ["HF_TOKEN"]}))
     shown = run("lease", "show", "train").stdout

@@ -11,7 +11,7 @@ from sparewatt.leasing.orders.order_fields import read_order
 from tests.unit.leasing.orders.samples import SDL
 
 NAMES = (
-    *("file", "image", "command", "disk_gb", "duration", "count", "near", "max_spend", "egress", "name"),
+    *("file", "image", "serve", "command", "disk_gb", "duration", "count", "near", "max_spend", "egress", "name"),
     *("gpus", "cpus", "memory_gb", "gpu", "region", "max_hourly", "only", "policy"),
 )
 

@@ -129,6 +129,37 @@ def test_an_ended_lease_says_who_why_and_what_came_back(network: FakeNetwork, ru
     assert "paid $1.7, refunded $0.3, compensation from providers' bonds $0.1" in shown
 
 
+UPTIME: dict[str, Any] = {
+    "as_of": 1_000,
+    "percent": "99.20",
+    "running_s": 7_140,
+    "down_s": 58,
+    "paused_s": 300,
+    "waiting_s": 0,
+    "outages": 1,
+}
+
+
+def test_uptime_says_what_counts_and_what_does_not(network: FakeNetwork, run: Run) -> None:
+    lease = RUNNING | {"uptime": UPTIME}
+    network.on("GET /v1/leases/train", details(lease))
+    network.on("GET /v1/leases", {"data": [lease]})
+    shown = run("lease", "show", "train").stdout
+    assert "99.20 %: ran 1.983 h, was down 58 s in 1 outage, not counted: 5 min paused" in " ".join(shown.split())
+    assert "99.20 %" in run("lease", "list").stdout
+
+
+def test_a_credit_is_shown_under_the_uptime(network: FakeNetwork, run: Run) -> None:
+    credit = {"state": "credited", "usd": "0.05", "text": "credited $0.05 for 99.20 %", "at": 1.0}
+    network.on("GET /v1/leases/train", details(RUNNING | {"uptime": UPTIME | {"credit": credit}}))
+    assert "credited $0.05 for 99.20 %" in run("lease", "show", "train").stdout
+
+
+def test_a_lease_that_has_not_started_shows_no_uptime(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/leases/train", details(RUNNING))
+    assert "Uptime" not in run("lease", "show", "train").stdout
+
+
 def test_a_lease_says_that_it_waits_for_its_secrets(network: FakeNetwork, run: Run) -> None:
     waiting = details(RUNNING | {"secrets": ["A", "B"]}) | {"missing_secrets": ["B"]}
     network.on("GET /v1/leases/train", waiting)

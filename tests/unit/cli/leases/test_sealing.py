@@ -24,12 +24,21 @@ HERE = cast("ApiClient", SimpleNamespace(base_url="http://127.0.0.1:1/v1"))
 
 def sealed() -> dict[str, dict[str, str]]:
     recipients = [SecretRecipient(provider, key.address, key.public_key) for provider, key in PROVIDERS.items()]
-    return seal_all({"TOKEN": "hunter2", "OTHER": "x"}, recipients, order_id=ORDER_ID, attempt=0)
+    values = {"TOKEN": "hunter2", "OTHER": "x"}
+    return seal_all(dict.fromkeys(PROVIDERS, values), recipients, order_id=ORDER_ID, attempt=0)
 
 
 def opened(text: str, key: SigningKey, provider: str, *, attempt: int = 0) -> bytes:
     context = SecretContext(ORDER_ID, attempt, provider)
     return open_secret(bytes.fromhex(text[2:]), node_key=key, context=context)
+
+
+def test_candidates_may_be_given_values_of_their_own() -> None:
+    recipients = [SecretRecipient(provider, key.address, key.public_key) for provider, key in PROVIDERS.items()]
+    values = {provider: {"TOKEN": f"join-{number}"} for number, provider in enumerate(PROVIDERS)}
+    made = seal_all(values, recipients, order_id=ORDER_ID, attempt=0)
+    found = [read_named_secret(opened(made[each]["TOKEN"], key, each), "TOKEN") for each, key in PROVIDERS.items()]
+    assert found == ["join-0", "join-1"]
 
 
 def test_each_candidate_opens_its_own_and_no_other() -> None:

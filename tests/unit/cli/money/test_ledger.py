@@ -55,3 +55,50 @@ def test_a_difference_names_account_and_pocket(network: FakeNetwork, run: Run) -
 def test_without_an_answer_of_the_chain_that_is_said(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/ledger/audit", AUDIT | {"chain_note": "The books were not compared with the chain."})
     assert "not compared" in run("ledger", "audit").stderr
+
+
+FUND = {
+    "balance_usd": "9.9",
+    "balance_nano": 9_900_000_000,
+    "daily_limit_usd": "10",
+    "daily_limit_nano": 10_000_000_000,
+    "credited_today_usd": "0.1",
+    "credited_today_nano": 100_000_000,
+    "waiting_usd": "0.25",
+    "waiting_nano": 250_000_000,
+    "waiting_leases": 2,
+    "goal_percent": "99.9",
+}
+CREDIT = {
+    "lease": "783c8cdbba1ee7fe",
+    "order": "0x01",
+    "account": "acc_ann",
+    "percent": "99.20",
+    "due_usd": "0.1",
+    "credited_usd": "0.1",
+    "credited_at": 1.0,
+    "ended_at": 1.0,
+    "reason": None,
+}
+
+
+def test_the_uptime_fund_shows_limit_today_and_what_waits(network: FakeNetwork, run: Run) -> None:
+    waits = CREDIT | {"credited_usd": None, "lease": "waits"}
+    own = CREDIT | {"credited_usd": None, "reason": "own_provider", "due_usd": "0"}
+    network.on("GET /v1/ledger/uptime", {"fund": FUND, "data": [CREDIT, waits, own]})
+    shown = " ".join(run("ledger", "uptime").stdout.split())
+    for words in ("99.9 %", "at most $10", "$0.10 credited so far", "$0.25 of 2 leases", "99.20 %", "one account"):
+        assert words in shown
+
+
+def test_a_network_without_a_limit_or_an_empty_fund_says_what_to_do(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/ledger/uptime", {"fund": FUND | {"daily_limit_nano": 0}, "data": []})
+    assert "uptime_credit_daily_usd" in run("ledger", "uptime").stderr
+    network.on("GET /v1/ledger/uptime", {"fund": FUND | {"balance_nano": 0}, "data": []})
+    assert "ledger fund-uptime" in run("ledger", "uptime").stderr
+
+
+def test_funding_is_sent_under_an_id(network: FakeNetwork, run: Run) -> None:
+    network.on("POST /v1/ledger/uptime/fund", {"id": "nov", "posted": True, "fund": FUND}, status=201)
+    assert "Funded." in run("ledger", "fund-uptime", "5", "--id", "nov").stderr
+    assert network.requests[-1].body == {"usd": "5", "id": "nov"}

@@ -129,3 +129,43 @@ def test_a_node_that_costs_more_than_it_earns_is_shown_with_a_loss() -> None:
 def test_power_that_makes_no_sense_is_a_usage_error(network: FakeNetwork, run: Run, bad: tuple[str, str]) -> None:
     assert run("node", "earnings", *bad).exit_code == 2
     assert network.requests == []
+
+
+LEASE_INCOME = {
+    "data": [
+        {
+            "id": "0x" + "ab" * 32,
+            "provider": "0x" + "cd" * 20,
+            "node": "0x" + "11" * 20,
+            "state": "active",
+            "hourly_usd": "1.13",
+            "placed_at": 1_000,
+            "left_at": None,
+            "ends_at": 4_000_000_000,
+            "earned_usd": "20.5",
+            "due_usd": "5.26",
+        }
+    ],
+    "earned_usd": "20.5",
+    "due_usd": "5.26",
+    "hourly_usd": "1.13",
+    "leases": 1,
+}
+
+
+def test_leases_show_what_they_bring_and_until_when_they_are_booked(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/earnings/leases", LEASE_INCOME)
+    shown = " ".join(run("node", "earnings", "--by", "lease").stdout.split())
+    for words in ("$20.50, settled on the chain", "$1.13 an hour", "active", "for "):
+        assert words in shown
+
+
+def test_leases_have_no_csv(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/earnings/leases", LEASE_INCOME)
+    assert run("node", "earnings", "--by", "lease", "--csv").exit_code == 2
+    assert network.requests == []
+
+
+def test_an_owner_without_leases_is_told_where_to_look(network: FakeNetwork, run: Run) -> None:
+    network.on("GET /v1/earnings/leases", LEASE_INCOME | {"data": [], "leases": 0})
+    assert "sparewatt node leases" in run("node", "earnings", "--by", "lease").stderr

@@ -274,9 +274,28 @@ def test_what_all_agents_promise_and_what_pays_are_shown(node: Node, command: st
     assert "Reserved 1 GPUs" in shown
     assert "Gives way to the lease 0x1111" in shown
     assert "earned $0.12 an hour over 2.0 h, by your prices; a lease of the machine pays $0.80 an hour" in shown
+    assert "an hour, $0.68 more; '--follow-pay' keeps leases from paying less" in shown
     if command == "leases":
         assert "this one 0x1111111111111111 leased 0 1.5" in shown
         assert "0x2222222222 0x2222222222222222 reserved 1 1.5" in shown
+
+
+def test_an_offer_that_follows_pay_says_what_it_raised(node: Node) -> None:
+    rules = {
+        "follow_pay": True,
+        "prices": [{"gpus": 1, "hourly_uusd": 100_000}],
+        "discounts": [{"least_s": 3_600, "off_ppm": 500_000}],
+    }
+    offer = MARKET["offer"] | {"prices": [{"gpus": 1, "hourly_uusd": 400_000}], "discounts": []}
+    node.answer = on_machine(inference={"hourly_uusd": 800_000, "served_s": 7_200})
+    node.answer["status"]["lease_market"] |= {"rules": rules, "offer": offer}
+    shown = " ".join(node.run("leases").stdout.split())
+    assert "an hour, as much; leases follow it: raised 1 GPU from $0.10 to $0.40, left out 1 discount" in shown
+
+
+def test_a_lease_that_pays_less_than_inference_is_said(node: Node) -> None:
+    node.answer = on_machine(inference={"hourly_uusd": 1_000_000, "served_s": 7_200})
+    assert "$0.20 LESS" in " ".join(node.run("leases").stdout.split())
 
 
 def test_an_account_that_cannot_be_used_and_little_time_are_said(node: Node) -> None:

@@ -27,7 +27,7 @@ def test_the_pieces_become_an_answer(size: int) -> None:
     for at in range(0, len(WIRE), size):
         reply.feed(WIRE[at : at + size])
     whole = json.loads(reply.end())
-    assert whole["choices"][0]["message"] == {"role": "assistant", "content": "Hello"}
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": "Hello", "refusal": None}
     assert reply.tokens == 2
     assert reply.delivered.completion_tokens == 2
 

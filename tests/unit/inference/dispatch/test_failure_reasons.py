@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,7 @@ from sparewatt.inference.dispatch.failure_reasons import (
     ServerError,
     agreed_code,
     classify,
+    classify_event,
     error_event_reason,
     failure_reason,
     request_error,
@@ -35,6 +38,7 @@ from sparewatt.testing.engine.dialects import error_in
 from sparewatt.testing.engine.settings import EngineContextTooLong, EngineDialect, EngineModelNotFound
 
 DIALECTS: tuple[EngineDialect, ...] = ("sparewatt", "vllm", "sglang", "llama.cpp", "ollama")
+RECORDED = Path(__file__).parents[3] / "contract" / "recorded"
 CODES = {code.value for code in ErrorCode}
 
 
@@ -91,7 +95,7 @@ def test_nothing_of_a_strangers_text_is_told(status: int, message: str, code: ob
     body = error(message, code=code, type=kind)
     reason = classify(status, body).reason
     assert reason.removeprefix(f"status {status}: ") in CODES
-    event = error_event_reason(body)
+    event = error_event_reason(classify_event(body))
     assert event.removeprefix("the model server reported an error in its answer (").removesuffix(")") in CODES
 
 
@@ -137,7 +141,39 @@ def test_a_client_hears_an_error_of_ours(code: ErrorCode, kind: type[SparewattEr
 
 
 def test_an_unknown_context_is_not_named() -> None:
-    assert "0 tokens" not in request_error(ErrorCode.CONTEXT_LENGTH_EXCEEDED, "m", context_tokens=0, nodes=1).message
+    told = request_error(ErrorCode.CONTEXT_LENGTH_EXCEEDED, "m", context_tokens=0, nodes=1).message
+    assert told.startswith("This model's maximum context length is ")
+    assert "0 tokens" not in told
+
+
+OVERFLOWS = {
+    f"{path.parent.name}-{number}": recorded
+    for path in sorted(RECORDED.glob("*/overflow.json"))
+    for number, recorded in enumerate(json.loads(path.read_text()))
+}
+
+
+@pytest.mark.parametrize("recorded", OVERFLOWS.values(), ids=OVERFLOWS)
+def test_an_overflow_is_known_however_a_server_says_it(recorded: dict[str, Any]) -> None:
+    body = json.dumps(recorded["body"]).encode()
+    found = classify_event(body) if "event" in recorded else classify(recorded["status"], body)
+    assert (found.code, found.is_clients_fault) == (ErrorCode.CONTEXT_LENGTH_EXCEEDED, True)
+    assert found.context_tokens == recorded["context_tokens"]
+
+
+def test_overflows_of_every_kind_of_server_are_recorded() -> None:
+    assert {name.rpartition("-")[0] for name in OVERFLOWS} == {"llama_cpp", "lm_studio", "ollama", "sglang", "vllm"}
+
+
+@pytest.mark.parametrize("read", [lambda body: classify(500, body), classify_event], ids=["status", "event"])
+def test_a_cache_that_others_have_filled_is_no_fault_of_the_request(read: Callable[[bytes], ServerError]) -> None:
+    found = read(error("Context size has been exceeded.", code=500, type="server_error"))
+    assert (found.code, found.is_clients_fault) == (ErrorCode.OVERLOADED, False)
+
+
+def test_a_stated_context_beyond_belief_is_cut() -> None:
+    assert classify(400, error(f"This model's maximum context length is {10**9 - 1} tokens.")).context_tokens == 1 << 24
+    assert classify(400, error(f"This model's maximum context length is {10**20} tokens.")).context_tokens == 0
 
 
 def test_every_failure_of_a_node_has_a_sentence() -> None:

@@ -24,8 +24,9 @@ def chunk(text: str, model: str = SERVED, *, finish: str | None = None) -> bytes
 
 
 def whole(model: str) -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", "content": '{"model":"x"} and "model":"y"'}}
-    usage = {"prompt_tokens": 5, "completion_tokens": 2}
+    message = {"role": "assistant", "content": '{"model":"x"} and "model":"y"', "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
     return msgspec.json.encode({"id": "c1", "choices": [choice], "model": model, "usage": usage})
 
 

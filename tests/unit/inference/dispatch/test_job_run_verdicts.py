@@ -134,8 +134,46 @@ def test_a_context_that_is_too_short_is_still_told(body: bytes) -> None:
     stage.turn(run).answer(body, status=400)
     stage.turn(run).answer(body, status=400)
     assert isinstance(stage.sink.error, ContextTooLong)
-    assert "8192 tokens" in stage.sink.error.message
+    assert stage.sink.error.message.startswith("This model's maximum context length is 8192 tokens.")
+    assert (stage.sink.error.code, stage.sink.error.status) == ("context_length_exceeded", 400)
     assert "9000" not in stage.sink.error.message
+
+
+LM_STUDIO_EVENT = (
+    b'event: error\ndata: {"error":{"message":"Trying to keep the first 9000 tokens when context the overflows. '
+    b'However, the model is loaded with context length of only 8192 tokens, which is not enough."}}\n\n'
+)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_an_overflow_that_is_told_inside_a_stream_is_told_as_any_other(*, stream: bool) -> None:
+    stage = Stage()
+    run = stage.dispatch(stream=stream)
+    stage.turn(run).begin(LM_STUDIO_EVENT, content_type="text/event-stream")
+    assert stage.sink.calls == []
+    stage.turn(run).answer(VLLM_CONTEXT, status=400)
+    assert isinstance(stage.sink.error, ContextTooLong)
+    assert outcomes(run) == [Outcome.DONE] * 2
+    stage.assert_nothing_left()
+
+
+def test_an_overflow_after_output_is_the_nodes_failure() -> None:
+    stage = Stage(1)
+    run = stage.dispatch()
+    stage.turn(run).begin(text_event("a"), LM_STUDIO_EVENT)
+    assert not isinstance(stage.sink.error, ContextTooLong)
+    assert outcomes(run) == [Outcome.FAILED]
+
+
+def test_a_context_that_no_node_reports_is_read_from_the_error() -> None:
+    stage = Stage(2)
+    for number in (1, 2):
+        stage.table.set_specs(node_id(number), some_specs(a_model(context_length=None)))
+    run = stage.dispatch()
+    stage.turn(run).answer(LLAMA_CONTEXT, status=400)
+    stage.turn(run).answer(LLAMA_CONTEXT, status=400)
+    assert stage.sink.error is not None
+    assert stage.sink.error.message.startswith("This model's maximum context length is 8192 tokens.")
 
 
 def test_a_smaller_context_is_no_failure_of_its_node() -> None:

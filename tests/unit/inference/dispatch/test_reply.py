@@ -105,8 +105,9 @@ def test_usage_passes_only_if_it_was_asked_for() -> None:
 
 def test_usage_beside_choices_is_noted_and_told_once_at_the_end() -> None:
     reply = a_reply(wants_usage=True)
-    chunk = b'data: {"choices":[{"delta":{"content":"a"}}],"usage":{"completion_tokens":%d}}\n\n'
-    assert reply.feed(chunk % 1 + chunk % 2).data == b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n' * 2
+    choices = b'"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]'
+    chunk = b'data: {%b,"usage":{"completion_tokens":%d}}\n\n'
+    assert reply.feed(chunk % (choices, 1) + chunk % (choices, 2)).data == b"data: {%b}\n\n" % choices * 2
     ending = reply.feed(DONE).data
     assert msgspec.json.decode(ending.split(b"\n\n")[0][6:])["usage"]["completion_tokens"] == 2
 
@@ -149,7 +150,7 @@ def test_garbage_breaks_a_stream_after_what_came_before_it(garbage: bytes) -> No
 )
 def test_an_error_event_breaks_a_stream_with_a_code_of_ours(error: bytes, code: str) -> None:
     broken = a_reply().feed(b'data: {"error":%b}\n\n' % error).broken
-    assert broken == f"the model server reported an error in its answer ({code})"
+    assert str(broken) == f"the model server reported an error in its answer ({code})"
 
 
 def test_a_chunk_after_done_breaks_a_stream() -> None:

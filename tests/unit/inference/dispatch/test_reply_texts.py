@@ -17,7 +17,7 @@ VECTORS = b'{"object":"list","data":[{"index":0,"embedding":[0.5]}],"usage":{"pr
 
 def text_event(text: str, index: int = 0, **more: object) -> bytes:
     usage = {"usage": more.pop("usage")} if "usage" in more else {}
-    choice = {"index": index, "text": text, **more}
+    choice = {"index": index, "text": text, "logprobs": None, "finish_reason": None, **more}
     return b"data: " + json.dumps({"object": "text_completion", "choices": [choice], **usage}).encode() + b"\n\n"
 
 

@@ -75,7 +75,9 @@ def test_of_a_whole_answer_only_what_was_asked_for_is_left() -> None:
     reply = WholeReply(answers=1)
     choices = [{"index": 0, "message": {"content": "Hi", "x": 1}}, {"index": 7, "message": {"content": "more"}}]
     reply.feed(json.dumps({"id": "c", "choices": choices, "timings": {}}).encode())
-    assert json.loads(reply.end()) == {"id": "c", "choices": [{"index": 0, "message": {"content": "Hi"}}]}
+    message = {"role": "assistant", "content": "Hi", "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    assert json.loads(reply.end()) == {"id": "c", "choices": [choice]}
     assert reply.units() == CompletionUnits(units_of("Hi"), choices=1)
 
 

@@ -78,9 +78,17 @@ def test_an_alias_of_an_alias_leads_to_the_model_at_once() -> None:
         ("m", "m", "target"),
         ("m", "a", "target"),  # in a circle
         ("m", "n", "name"),  # a chain of two
+        ("*", "n", "name"),  # everything
+        ("a*b", "n", "name"),
+        ("**", "n", "name"),
+        ("claude-*", "b*", "target"),
     ],
 )
 def test_an_alias_leads_to_a_model_in_one_step(name: str, target: str, param: str) -> None:
     with pytest.raises(InvalidField) as caught:
         checked_target(name, target, {"a": "m"})
     assert caught.value.param == param
+
+
+def test_an_alias_may_stand_for_all_names_with_one_beginning() -> None:
+    assert checked_target("claude-*", "qwen3-32b", {}) == "qwen3-32b"

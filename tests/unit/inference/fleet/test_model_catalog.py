@@ -144,6 +144,23 @@ def test_an_alias_does_not_vouch_for_a_size() -> None:
     assert named(catalog, a_report("our-llama", weights_bytes=10**9)) == {"our-llama": "unverified/our-llama"}
 
 
+def test_an_alias_with_a_star_is_for_all_names_that_begin_so() -> None:
+    catalog = ModelCatalog({"claude-*": "big", "claude-haiku-*": "small", "claude-opus-4": "huge"})
+    assert catalog.resolve("claude-sonnet-4-5", is_served=nobody).name == "big"
+    assert catalog.resolve("claude-haiku-4-5-20251001", is_served=nobody).name == "small"
+    assert catalog.resolve("claude-opus-4", is_served=nobody).name == "huge"
+    assert catalog.resolve("claude", is_served=nobody).name == "claude"
+    assert catalog.aliases_of("big") == ["claude-*"]
+
+
+def test_an_alias_with_a_star_hides_no_model_that_is_served_or_known() -> None:
+    catalog = ModelCatalog({"llama*": "big", "our-*": "big"})
+    assert catalog.resolve("llama3.1:8b", is_served=nobody).name == "llama-3.1-8b"
+    assert catalog.resolve("our-tune", is_served=lambda name: name == "our-tune").name == "our-tune"
+    assert catalog.set_aliases({})
+    assert catalog.resolve("our-other", is_served=nobody).name == "our-other"
+
+
 def test_only_other_aliases_are_a_change() -> None:
     catalog = ModelCatalog({"a": "b"})
     assert not catalog.set_aliases({"a": "b"})

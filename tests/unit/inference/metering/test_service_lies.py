@@ -264,7 +264,8 @@ async def test_a_whole_answer_is_cut_and_told_like_a_stream(till: Till) -> None:
     told = json.loads(reply.end())
     found.told = told.pop("usage")
     await found.close()
-    assert told == {"choices": [{"index": 0, "message": {"content": ANSWER}}]}
+    message = {"role": "assistant", "content": ANSWER, "refusal": None}
+    assert told == {"choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}]}
     assert 0 < found.paid <= CAUGHT_SHARE * ANSWER_TOKENS
 
 

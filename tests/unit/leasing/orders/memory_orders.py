@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from sparewatt.store.chain import ChainIndexRow
 from sparewatt.store.chain_requests import ChainRequestRow, ChainRequestState
 from sparewatt.store.lease_orders import LeaseOrderRow, LeaseOrderStore, LeaseSpec, NewLeaseBatch
 from sparewatt.store.pockets import PocketStore
+from sparewatt.store.uptime_credits import UptimeCreditRow, UptimeCreditStore
 from tests.unit.leasing.memory_market import MarketDatabase, MemoryChain
 
 UNIX_S = 1_700_000_000.0
@@ -104,9 +106,20 @@ class OrderChain(MemoryChain):
         return None if found is None else replace(found, contracts={"deployment_order": "0x" + "f" * 40})
 
 
+class NoUptimeRulings(UptimeCreditStore):
+    """Of leases that have not ended."""
+
+    def __init__(self) -> None:
+        """Nothing to read."""
+
+    async def find(self, order_ids: Sequence[str]) -> dict[str, UptimeCreditRow]:
+        return {}
+
+
 class OrderDatabase(MarketDatabase):
     def __init__(self) -> None:
         super().__init__()
+        self.uptime_credits = NoUptimeRulings()
         self.lease_orders = self.orders = MemoryOrders(self.sent.rows)
         self.pockets = self.purse = MemoryPockets()
         self.chain = self.index_of = OrderChain()

@@ -7,6 +7,7 @@ import pytest
 from sparewatt.core.errors import BadRequest, InvalidField, UnknownField
 from sparewatt.leasing.orders.order_fields import COUNT_MAX, read_duration, read_order
 from sparewatt.policy.model import NameFilter, Range
+from sparewatt.protocol.contracts.lease_content import write_content
 
 FULL = {
     "name": "trainer",
@@ -188,3 +189,16 @@ def test_two_orders_are_told_apart_by_everything_that_they_ask() -> None:
     hashes = {read_order(FULL | change).asked_hash() for change in changes}
     assert len(hashes) == len(changes)
     assert read_order(FULL).asked_hash() == read_order(dict(reversed(FULL.items())) | {"duration": "720m"}).asked_hash()
+
+
+def test_a_way_to_the_gateway_is_in_the_document_only_if_it_is_ordered() -> None:
+    wanted = read_order({"image": "a", "gateway": True}).content
+    assert wanted.gateway is True
+    assert '"gateway":true' in write_content(wanted)
+    for fields in ({}, {"gateway": False}):
+        assert "gateway" not in write_content(read_order({"image": "a"} | fields).content)
+
+
+@pytest.mark.parametrize("fields", [{"gateway": True, "egress": "none"}, {"gateway": "yes"}, {"gateway": 1.5}])
+def test_a_way_to_the_gateway_needs_egress_and_is_said_plainly(fields: dict[str, Any]) -> None:
+    assert refused(**fields).param == "gateway"

@@ -3,11 +3,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from sparewatt.core.rng import seeded
 from sparewatt.node.leases.runtime.model import RuntimeAbility, RuntimeTrouble
 from sparewatt.node.leases.runtime.runtime import LeaseRuntime
-from sparewatt.node.leases.runtime_watch import AGAIN_S, LOOK_S, RuntimeWatch
+from sparewatt.node.leases.runtime_watch import AGAIN_S, LOOK_S, NETWORK_AGAIN_S, RuntimeWatch
 from sparewatt.testing.clocks import ManualClock
 from sparewatt.testing.memory_runtime import MemoryEngine, MemoryRuntime
 from tests.waiting import turns, until
@@ -73,3 +74,17 @@ async def test_without_the_driver_the_owner_is_told_what_to_install() -> None:
     async with rig.watching(None):
         await until(lambda: rig.said)
     assert "sparewatt[leases]" in rig.said[0]
+
+
+async def test_leases_that_got_no_network_get_it_once_the_table_holds() -> None:
+    rig = Rig()
+    runtime = rig.runtime(replace(ABLE, egress=False))
+    async with rig.watching(runtime) as watch:
+        await until(lambda: watch.ability is not None)
+        runtime.can = ABLE
+        rig.clock.advance(AGAIN_S)
+        await turns()
+        assert watch.ability is not None
+        assert not watch.ability.egress
+        rig.clock.advance(NETWORK_AGAIN_S)
+        await until(lambda: watch.ability == ABLE)

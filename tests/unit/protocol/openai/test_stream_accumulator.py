@@ -38,7 +38,7 @@ DONE = b"data: [DONE]\n\n"
 def test_the_pieces_of_an_answer_are_joined() -> None:
     whole = assembled(chunk(role="assistant"), chunk(content="Hel"), chunk(content="lo"), usage(3, 2), DONE)
     assert whole["object"] == "chat.completion"
-    assert whole["choices"][0]["message"] == {"role": "assistant", "content": "Hello"}
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": "Hello", "refusal": None}
     assert whole["usage"]["total_tokens"] == 5
 
 

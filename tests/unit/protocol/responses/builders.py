@@ -48,7 +48,7 @@ def messages_of(*items: Json, **fields: Any) -> list[Json]:
 def a_translator(**fields: Any) -> ResponseTranslator:
     request = parsed_request(**fields).request
     tools = read_tools(request.tools, request.tool_choice)
-    response = new_response(request, tools, response_id="resp_1", created_at=100, stored=request.stores)
+    response = new_response(request, tools, response_id="resp_1", created_at=100, stored=bool(request.store))
     return ResponseTranslator(response, new_id=counting_ids())
 
 

@@ -9,12 +9,6 @@ from sparewatt.protocol.responses.request import parse_request
 from tests.unit.protocol.responses.builders import parsed_request
 
 
-def test_a_response_is_stored_only_on_request() -> None:
-    assert not parsed_request().request.stores
-    assert not parsed_request(store=None).request.stores
-    assert parsed_request(store=True).request.stores
-
-
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -28,7 +22,7 @@ def test_a_response_is_stored_only_on_request() -> None:
         ({"metadata": {str(i): "x" for i in range(17)}}, "metadata"),
         ({"metadata": {"k": "x" * 513}}, "metadata.k"),
         ({"metadata": {"k": 1}}, "metadata[...]"),
-        ({"background": True}, "background"),
+        ({"background": True, "store": False}, "background"),
     ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any], param: str) -> None:
@@ -41,7 +35,7 @@ def test_metadata_may_have_sixteen_pairs() -> None:
     assert len(parsed_request(metadata={str(i): "x" * 512 for i in range(16)}).request.metadata or {}) == 16
 
 
-@pytest.mark.parametrize(("field", "value"), [("conversation", "conv_1"), ("prompt", {"id": "pmpt_1"})])
+@pytest.mark.parametrize(("field", "value"), [("prompt", {"id": "pmpt_1"})])
 def test_fields_that_cannot_be_ignored_are_refused(field: str, value: object) -> None:
     with pytest.raises(UnsupportedParameter) as caught:
         parsed_request(**{field: value})

@@ -2,7 +2,7 @@ import type { Lease } from "@/api/schema";
 import { Stat } from "@/components/Stat";
 import { duration, exactTime, percent, usd } from "@/lib/format";
 import { useNow } from "@/lib/now";
-import { runwayText, spentShare } from "@/market/leaseText";
+import { runwayText, spentShare, uptimeHint } from "@/market/leaseText";
 import { ProviderName } from "@/market/names";
 
 const WARNED_AT = 0.8;
@@ -10,13 +10,13 @@ const WARNED_AT = 0.8;
 /** Burn rate, spent, left and runway, and how much of the deposit that is. */
 export function LeaseMoneyStats({ lease }: { lease: Lease }) {
   const nowS = useNow();
-  const { money, order, ending } = lease;
+  const { money, order, ending, uptime } = lease;
   if (!money) return null;
   const runway = runwayText(money, nowS);
   const held = order?.lease;
   return (
     <div className="card space-y-4 p-4" data-testid="money">
-      <div className="grid grid-cols-2 gap-4 sm:grid-cols-3 lg:grid-cols-6">
+      <div className="grid grid-cols-2 gap-4 sm:grid-cols-3 lg:grid-cols-4 xl:grid-cols-7">
         <Stat name="Costs now" unit="/h" hint="The burn rate: what the meter takes at this moment. Nothing while it does not run.">
           {usd(money.hourly_usd)}
         </Stat>
@@ -34,6 +34,10 @@ export function LeaseMoneyStats({ lease }: { lease: Lease }) {
         </Stat>
         <Stat name="Agreed price" unit="/h" hint="What the auction gave. The provider cannot raise it.">
           {held ? usd(held.hourly_usd) : "–"}
+        </Stat>
+        <Stat name="Uptime" hint={uptime ? uptimeHint(uptime) : "Measured from its first start on"}>
+          <span data-testid="uptime">{uptime ? `${uptime.percent} %` : "–"}</span>
+          {uptime && uptime.down_s > 0 && <span className="small block font-sans text-muted">down {duration(uptime.down_s)}</span>}
         </Stat>
         <Stat name="Provider">
           <span className="font-sans">{held?.provider ? <ProviderName of={held.provider} /> : "–"}</span>

@@ -1,7 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { Link } from "wouter";
 import { api } from "@/api/client";
-import { PROVIDERS_PATH, useNetwork, useProviders } from "@/api/queries";
+import { PROVIDERS_PATH, useLeaseIncome, useNetwork, useProviders } from "@/api/queries";
 import type { Provider, ProviderChanged } from "@/api/schema";
 import { Button } from "@/components/Button";
 import { CopyableText } from "@/components/CopyableText";
@@ -9,7 +10,12 @@ import { Field } from "@/components/Field";
 import { ErrorNotice, NoChain } from "@/components/Notice";
 import { Stat, Stats } from "@/components/Stat";
 import { Time } from "@/components/Time";
-import { usd } from "@/lib/format";
+import { shortId, usd } from "@/lib/format";
+import { useNow } from "@/lib/now";
+import { Booked } from "../earnings/LeaseIncome";
+import { LeaseCalendar } from "./LeaseCalendar";
+
+const BOOKINGS_SHOWN = 8;
 
 /** The owner's node as a provider of leases: registered on the chain under its own address, with a bond. */
 export function Leases({ node }: { node: string }) {
@@ -36,8 +42,37 @@ function OwnProvider({ node }: { node: string }) {
           </Button>
         </div>
       )}
+      {provider && <Bookings node={node} />}
       {act.isPending && <p className="text-muted">Waiting for the chain …</p>}
       <ErrorNotice error={act.error} />
+    </div>
+  );
+}
+
+/** What of this node is booked, until when, and what it brings. */
+function Bookings({ node }: { node: string }) {
+  const [income, nowS] = [useLeaseIncome(true), useNow()];
+  const leases = income.data?.data.filter((each) => each.node === node);
+  if (!leases) return <ErrorNotice error={income.error} />;
+  return (
+    <div className="card space-y-4 p-4" data-testid="bookings">
+      <LeaseCalendar leases={leases} nowS={nowS} />
+      <ul className="space-y-1">
+        {leases.slice(0, BOOKINGS_SHOWN).map((each) => (
+          <li key={`${each.id} ${each.placed_at}`} className="flex flex-wrap justify-between gap-x-4">
+            <span>
+              <Link href={`/market/${each.id}`} className="num small hover:underline">
+                {shortId(each.id)}
+              </Link>{" "}
+              <Booked of={each} />
+            </span>
+            <span className="num text-muted">
+              {usd(each.earned_usd)} earned{Number(each.due_usd) > 0 && `, ${usd(each.due_usd)} due`}, {usd(each.hourly_usd)}/h
+            </span>
+          </li>
+        ))}
+      </ul>
+      {leases.length === 0 && <p className="text-muted">Nothing is booked, and nothing was yet.</p>}
     </div>
   );
 }

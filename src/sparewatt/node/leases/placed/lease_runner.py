@@ -17,7 +17,7 @@ from sparewatt.node.leases.chain_check import ChainDiffers
 from sparewatt.node.leases.placed.lease_worker import LeaseTools, LeaseWorker
 from sparewatt.node.leases.placed.task_check import CheckedTask, FalseTask, check_task
 from sparewatt.node.leases.reservations import RESERVATIONS_MAX
-from sparewatt.node.leases.runtime.model import EngineUnavailable, LeaseContainer
+from sparewatt.node.leases.runtime.model import LeaseContainer, LeaseRuntimeError
 from sparewatt.protocol.link.lease_frames import MarketFacts
 from sparewatt.protocol.link.lease_tasks import LeaseTask, TaskState
 
@@ -73,13 +73,16 @@ class LeaseRunner:
             self.workers[stored.task.order_id] = worker
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.tools.runtime.run())
-            tasks.create_task(self._keep_reconciling())
-            for worker in list(self.workers.values()):
-                tasks.create_task(self._carry(worker))
-            while True:
-                await self._take(await self._tasks.get(), tasks)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.tools.runtime.run())
+                tasks.create_task(self._keep_reconciling())
+                for worker in list(self.workers.values()):
+                    tasks.create_task(self._carry(worker))
+                while True:
+                    await self._take(await self._tasks.get(), tasks)
+        finally:
+            await self.tools.proxies.close()
 
     async def _take(self, task: LeaseTask, tasks: asyncio.TaskGroup) -> None:
         facts, worker = self.facts(), self.workers.get(task.order_id)
@@ -112,8 +115,8 @@ class LeaseRunner:
         while True:
             try:
                 await self.reconcile()
-            except EngineUnavailable as error:
-                _log.warning("engine_unavailable", why=str(error)[:200])
+            except LeaseRuntimeError as error:
+                _log.warning("containers_not_compared", why=str(error)[:200])
             await sleep_until(clock, clock.now_s() + RECONCILE_S)
 
     async def reconcile(self) -> None:

@@ -17,12 +17,14 @@ import msgspec
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import StartupError
 from sparewatt.core.log import Logger
+from sparewatt.node.leases.access.link_proxies import LinkProxies
 from sparewatt.node.leases.chain_check import ChainDiffers
 from sparewatt.node.leases.placed.lease_files import LeaseFiles, StoredLease
 from sparewatt.node.leases.placed.machine_room import MachineRoom, NoRoom
-from sparewatt.node.leases.placed.steps import LeaseSituation, LeaseStep, StartFailure, next_step
+from sparewatt.node.leases.placed.steps import LeaseSituation, LeaseStep, StartFailure, is_outdated, next_step
 from sparewatt.node.leases.placed.task_check import (
     CheckedTask,
+    joins_network,
     label_of,
     missing_secrets,
     open_secrets,
@@ -32,11 +34,11 @@ from sparewatt.node.leases.placed.updates import AcceptsUpdate, never_accepts
 from sparewatt.node.leases.runtime.model import (
     ContainerMissing,
     ContainerState,
-    EngineUnavailable,
     ImageUnavailable,
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     RestartRule,
     StartRefused,
 )
@@ -66,6 +68,8 @@ LOOK_S = 15.0
 REPORT_S = 30.0
 RETRY_S_MIN, RETRY_S_MAX = 5.0, 300.0
 """Between two tries to start what does not start, twice as long each time."""
+REPLACE_GRACE_S = 10.0
+"""For a program to end when an update replaces it."""
 ACT_LIFE_S = 600
 """How long a signed act without a deadline of the lease's own is good."""
 _PLACED = (TaskState.PENDING, TaskState.ACTIVE, TaskState.PAUSED)
@@ -83,6 +87,8 @@ class LeaseTools:
     say: Callable[[LeaseAct | LeaseReport], None]
     """To every gateway process that the node has a link to."""
     notify: Callable[[str], None]
+    proxies: LinkProxies
+    """To the gateway, of leases that may reach it."""
     may_claim: Callable[[], bool]
     """Whether the owner offers leases, and has not paused the node."""
     accepts_update: AcceptsUpdate = never_accepts
@@ -160,11 +166,12 @@ class LeaseWorker:
             self.container = await self.tools.runtime.container(self.label)
             await self._collect_start()
             await self._adopt()
+            await self._keep_proxy()
             step = next_step(self._situation())
             await self._take(step)
             self._answer_update()
-        except EngineUnavailable as error:
-            self._note(self.phase, trouble=f"the container engine does not answer: {error}")
+        except LeaseRuntimeError as error:  # not seeing is not an end: the next look tells more
+            self._note(self.phase, trouble=f"its container cannot be looked after: {error}")
             return REPEAT_S
         except NoRoom as error:
             self._note(self.phase, trouble=str(error))
@@ -185,6 +192,7 @@ class LeaseWorker:
             missing_secrets=missing_secrets(checked),
             is_fetching=self._is_fetching,
             failure=self._failure,
+            content=checked.content_hash if checked.content is not None else "",
             may_claim=self.tools.may_claim() and room.has_room(checked.key, checked.capacity),
             unix_s=self.tools.clock.unix_s(),
         )
@@ -240,7 +248,19 @@ class LeaseWorker:
         secrets = open_secrets(checked, key=self.tools.key, provider=self.provider)
         self._image_digest = await runtime.pull(content.image, self._on_pull)
         self._note(ProgramPhase.STARTING)
-        plan = plan_of(checked, content, node=self.tools.key.address, secrets=secrets, gpu_ids=self.gpu_ids)
+        plan = plan_of(
+            checked,
+            content,
+            node=self.tools.key.address,
+            secrets=secrets,
+            gpu_ids=self.gpu_ids,
+            gateway_url=self.tools.proxies.gateway.url,
+        )
+        found = await runtime.container(plan.label)
+        if found is not None and is_outdated(found, plan.content):
+            _log.info("lease_program_replaced", order=self.task.order_id)
+            await runtime.stop(plan.label, grace_s=REPLACE_GRACE_S)
+            await runtime.remove(plan.label)
         return await runtime.start(plan)
 
     def _on_pull(self, line: str) -> None:
@@ -263,6 +283,8 @@ class LeaseWorker:
             self._fail(f"a secret cannot be opened: {error}", is_renters=True)
         except ImageUnavailable as error:
             self._fail(str(error), is_renters=True)
+        except MachineUnable as error:
+            self._fail(str(error), is_renters=False)
         except StartRefused as error:
             # The engine runs plain containers, which was tried; what remains are the cards, or the program itself.
             self._fail(str(error), is_renters=not self.gpu_ids)
@@ -283,6 +305,13 @@ class LeaseWorker:
             restart, disk_mib = RestartRule(content.restart), self.checked.specification.disk_mib
             await self.tools.runtime.adopt(self.label, restart=restart, disk_mib=disk_mib)
             self._kept = self.label
+
+    async def _keep_proxy(self) -> None:
+        """While a lease that may reach the gateway runs here; also for one that was found after a restart."""
+        found = self.container
+        is_ours = self.is_told and self.task.state in (TaskState.PENDING, TaskState.ACTIVE)
+        if is_ours and found is not None and joins_network(self.checked.content):
+            await self.tools.proxies.keep(found)
 
     def _fail(self, why: str, *, is_renters: bool) -> None:
         retry_unix_s = self.tools.clock.unix_s() + self._retry_s
@@ -388,6 +417,7 @@ class LeaseWorker:
         for each in await self.tools.runtime.containers():
             if each.label.lease_id == self.task.order_id and each.label.node == own:
                 await self.tools.runtime.remove(each.label)
+        await self.tools.proxies.drop(self.task.order_id)
         self.container = None
         self._note(ProgramPhase.STOPPED)
         await self.tools.room.give_back(self.checked.key)
@@ -423,6 +453,8 @@ class LeaseWorker:
         trouble = "its disk is full, so it is paused" if container.is_disk_full else None
         if container.is_out_of_memory:
             trouble = "its program was ended for using more memory than ordered"
+        if self._failure is not None and is_outdated(container, self.checked.content_hash):
+            trouble = f"it runs as before its update, which cannot be started: {self._failure.why}"
         self._note(phases.get(container.state, self.phase), trouble=trouble)
 
     def _note(self, phase: ProgramPhase, *, trouble: str | None = None) -> None:

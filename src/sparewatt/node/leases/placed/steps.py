@@ -20,7 +20,8 @@ are the renter's delay, not this node's."""
 class LeaseStep(StrEnum):
     WAIT = "wait"
     START = "start"
-    """Pull the image, make the container, or start again one that has ended or is gone."""
+    """Pull the image, make the container, or start again one that has ended or is gone; or replace one whose program
+    was changed by an update."""
     PAUSE = "pause"
     UNPAUSE = "unpause"
     CONFIRM = "confirm"
@@ -48,6 +49,8 @@ class LeaseSituation:
     is_fetching: bool = False
     """The renter's image is on its way."""
     failure: StartFailure | None = None
+    content: str = ""
+    """The hash of what is to run."""
     may_claim: bool = False
     """The owner offers leases, and there is room for this one."""
     unix_s: float = 0.0
@@ -77,9 +80,16 @@ def _to_run(now: LeaseSituation, task: LeaseTask) -> LeaseStep:
     container = now.container
     if container is None or container.state in (ContainerState.GONE, ContainerState.CREATED):
         return _to_start(now, task)
+    if is_outdated(container, now.content):
+        return done if (step := _to_start(now, task)) is LeaseStep.WAIT else step  # what ran before runs meanwhile
     if container.state is ContainerState.PAUSED and not container.is_disk_full:
         return LeaseStep.UNPAUSE
     return done  # it runs, or its program has ended: then the runtime starts it again as its renter wants
+
+
+def is_outdated(container: LeaseContainer, content: str) -> bool:
+    """Whether an update was accepted since it was made."""
+    return bool(container.content) and bool(content) and container.content != content
 
 
 def _to_start(now: LeaseSituation, task: LeaseTask) -> LeaseStep:

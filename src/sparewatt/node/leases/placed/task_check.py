@@ -22,6 +22,8 @@ from sparewatt.protocol.signing import SigningKey
 from sparewatt.protocol.typed_message import struct_hash
 
 EGRESS_PUBLIC = 1
+GATEWAY_VARIABLE = "SPAREWATT_NODE_GATEWAY_URL"
+"""Tells a node in a lease which gateway it reaches: the one of the machine's agent."""
 
 
 class FalseTask(FalseLookup):
@@ -40,6 +42,11 @@ class CheckedTask:
     @property
     def capacity(self) -> LeaseCapacity:
         return capacity_of(self.specification)
+
+    @property
+    def content_hash(self) -> str:
+        """0x…, of what is to run."""
+        return "0x" + self.specification.content_hash.hex()
 
     @property
     def key(self) -> tuple[bytes, int]:
@@ -114,15 +121,28 @@ def label_of(task: LeaseTask, *, node: str) -> LeaseLabel:
     return LeaseLabel(lease_id=task.order_id, term=task.term, attempt=task.attempt, node=node)
 
 
+def joins_network(content: LeaseContent | None) -> bool:
+    """Whether its program may open a node's link to the gateway."""
+    return content is not None and content.gateway is True
+
+
 def plan_of(
-    checked: CheckedTask, content: LeaseContent, *, node: str, secrets: dict[str, str], gpu_ids: tuple[str, ...]
+    checked: CheckedTask,
+    content: LeaseContent,
+    *,
+    node: str,
+    secrets: dict[str, str],
+    gpu_ids: tuple[str, ...],
+    gateway_url: str,
 ) -> ContainerPlan:
+    """`gateway_url`: where a lease gets that may reach the gateway."""
     specification = checked.specification
+    told = {GATEWAY_VARIABLE: gateway_url} if joins_network(content) else {}
     return ContainerPlan(
         label=label_of(checked.task, node=node),
         image=content.image,
         command=content.command,
-        env={**content.env, **secrets},
+        env={**content.env, **secrets, **told},
         cpu_milli=specification.cpu_milli,
         memory_mib=specification.memory_mib,
         disk_mib=specification.disk_mib,
@@ -131,4 +151,6 @@ def plan_of(
         egress=specification.egress == EGRESS_PUBLIC,
         read_only=content.read_only,
         restart=RestartRule(content.restart),
+        agent_port=joins_network(content),
+        content=checked.content_hash,
     )

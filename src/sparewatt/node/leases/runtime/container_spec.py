@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparewatt.core.limits import MIB
+from sparewatt.node.leases.runtime.egress_table import AGENT_PORT
 from sparewatt.node.leases.runtime.model import ContainerPlan
-from sparewatt.node.leases.runtime.naming import LeaseRange, container_name, labels_of
+from sparewatt.node.leases.runtime.naming import LABEL_CONTENT, LeaseRange, container_name, labels_of
 
 NAME_SERVERS = ("9.9.9.9", "1.1.1.1")
 """Public ones: the host's own is usually at a private address, which leases do not reach."""
@@ -21,6 +22,8 @@ CPU_QUOTA_US_MIN = 1_000
 LOG_MIB_MAX = 16
 """Of what a program prints, kept by the engine on the host's disk; older lines are dropped."""
 CDI_KIND = "nvidia.com/gpu"
+VIA_VARIABLE = "SPAREWATT_NODE_LINK_VIA"
+"""Tells a node in a lease where its machine's agent listens for it: the setting `link_via`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,8 @@ def docker_config(plan: ContainerPlan, side: MachineSide) -> dict[str, Any]:
         host["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(plan.gpu_ids), "Capabilities": [["gpu"]]}]
     config: dict[str, Any] = {
         "Image": plan.image,
-        "Env": [f"{key}={value}" for key, value in plan.env.items()],
-        "Labels": labels_of(plan.label, disk_mib=plan.disk_mib),
+        "Env": [f"{key}={value}" for key, value in environment(plan, side).items()],
+        "Labels": _labels(plan),
         "HostConfig": host,
     }
     if plan.command:
@@ -76,8 +79,8 @@ def libpod_config(plan: ContainerPlan, side: MachineSide) -> dict[str, Any]:
     config: dict[str, Any] = {
         "name": name,
         "image": plan.image,
-        "env": dict(plan.env),
-        "labels": labels_of(plan.label, disk_mib=plan.disk_mib),
+        "env": environment(plan, side),
+        "labels": _labels(plan),
         "resource_limits": {
             "memory": {"limit": memory, "swap": memory},
             "cpu": {"period": CPU_PERIOD_US, "quota": cpu_quota_us(plan.cpu_milli)},
@@ -130,6 +133,19 @@ def libpod_network(plan: ContainerPlan, *, bridge: str, network: LeaseRange) -> 
         "labels": labels_of(plan.label, disk_mib=plan.disk_mib),
         "options": {"isolate": "true"},
     }
+
+
+def environment(plan: ContainerPlan, side: MachineSide) -> dict[str, str]:
+    """With the agent's port where the lease may reach it: only the machine knows the bridge's address."""
+    if not plan.agent_port or side.network is None:
+        return dict(plan.env)
+    return {**plan.env, VIA_VARIABLE: f"http://{side.network.host}:{AGENT_PORT}"}
+
+
+def _labels(plan: ContainerPlan) -> dict[str, str]:
+    """Of the container; its bridge may outlive what runs on it."""
+    content = {LABEL_CONTENT: plan.content} if plan.content else {}
+    return {**labels_of(plan.label, disk_mib=plan.disk_mib), **content}
 
 
 def is_internal(plan: ContainerPlan) -> bool:

@@ -39,6 +39,7 @@ from sparewatt.node.leases.runtime.model import (
     LeaseContainer,
     LeaseLabel,
     LeaseRuntimeError,
+    MachineUnable,
     PortUnreachable,
     RestartRule,
     RuntimeAbility,
@@ -48,6 +49,7 @@ from sparewatt.node.leases.runtime.naming import container_name
 from sparewatt.node.leases.runtime.restarts import Restarts
 from sparewatt.node.leases.runtime.runtime import ExecSession, ImageId, OnProgress, Output, TerminalSize
 from sparewatt.node.leases.runtime.streams import EngineExec, LogPosition
+from sparewatt.node.leases.runtime.vanished import VanishedPrograms
 
 _log = Logger("sparewatt.node")
 CONNECT_S = 5.0
@@ -83,6 +85,7 @@ class DockerRuntime:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._restarts = Restarts(rng=rng, folder=state_dir)
         self._disks = DiskWatch(used_bytes=self._used_bytes, pause=self._pause)
+        self._vanished = VanishedPrograms()
         self._table_due_s = 0.0
 
     async def close(self) -> None:
@@ -149,7 +152,7 @@ class DockerRuntime:
             try:
                 await self._table.hold()
             except TableRefused as refused:
-                raise StartRefused(f"the egress table cannot be installed: {refused}") from None
+                raise MachineUnable(f"the egress table cannot be installed: {refused}") from None
 
     async def stop(self, label: LeaseLabel, *, grace_s: float) -> None:
         name = container_name(label)
@@ -167,6 +170,7 @@ class DockerRuntime:
             await self._discard(label)
             self._restarts.forget(name)
             self._disks.forget(name)
+            self._vanished.forget(name)
 
     async def _discard(self, label: LeaseLabel) -> None:
         await self._containers().remove(container_name(label))
@@ -192,6 +196,7 @@ class DockerRuntime:
         found = await self._containers().inspect(name)
         if found is None or (label is not None and not is_labelled(found, label)):
             return None
+        self._vanished.note(name, found, now_s=self._clock.now_s())
         seen = read_container(found)
         return (
             None
@@ -280,10 +285,19 @@ class DockerRuntime:
 
     async def _tend(self, name: str) -> None:
         seen = await self._look(name)
-        if seen is not None and self._restarts.is_due(name, seen, now_s=self._clock.now_s()):
+        if seen is not None and self._vanished.has_vanished(name, now_s=self._clock.now_s()):
+            await self._remove_vanished(name, seen.label)
+        elif seen is not None and self._restarts.is_due(name, seen, now_s=self._clock.now_s()):
             await self._start_again(name, seen.label)
         elif seen is not None and seen.state is ContainerState.RUNNING:
             await self._disks.look(name, now_s=self._clock.now_s())
+
+    async def _remove_vanished(self, name: str, label: LeaseLabel) -> None:
+        """Its engine cannot start it again, so whoever looks after the lease finds none, and makes another."""
+        _log.warning("lease_program_vanished", lease=label.lease_id, term=label.term)
+        async with self._lock(name):
+            await self._containers().remove(name)
+            self._vanished.forget(name)
 
     async def _start_again(self, name: str, label: LeaseLabel) -> None:
         async with self._lock(name):
@@ -323,11 +337,11 @@ class DockerRuntime:
 
 
 def _check_plan(plan: ContainerPlan, ability: RuntimeAbility) -> None:
-    """Raises StartRefused for what this machine cannot keep."""
+    """Raises MachineUnable for what this machine cannot keep."""
     if not ability.limits:
         trouble = ability.troubles[0].what if ability.troubles else "limits do not hold"
-        raise StartRefused(f"no lease can be started here: {trouble}")
+        raise MachineUnable(f"no lease can be started here: {trouble}")
     if not ability.egress and (plan.egress or plan.ports or plan.agent_port):
-        raise StartRefused("leases have no network here: the egress table cannot be installed")
+        raise MachineUnable("leases have no network here: the egress table cannot be installed")
     if plan.gpu_ids and ability.gpus is None:
-        raise StartRefused("the container engine cannot give GPUs to containers")
+        raise MachineUnable("the container engine cannot give GPUs to containers")

@@ -15,12 +15,13 @@ from sparewatt.node.leases.runtime.engine import ENGINE_S, ContainerEngine, with
 from sparewatt.node.leases.runtime.model import (
     ContainerPlan,
     ContainerState,
+    EngineUnavailable,
     ImageUnavailable,
     LeaseContainer,
     LeaseLabel,
     StartRefused,
 )
-from sparewatt.node.leases.runtime.naming import LABEL_LEASE, container_name, label_of
+from sparewatt.node.leases.runtime.naming import LABEL_CONTENT, LABEL_LEASE, container_name, label_of
 from sparewatt.node.leases.runtime.streams import MOMENT
 
 CONTAINERS_MAX = 1_000
@@ -91,18 +92,23 @@ class EngineContainers:
                 await self.handle(name).unpause()
 
     async def inspect(self, name: str, *, size: bool = False) -> dict[str, Any] | None:
+        """None if it is not there. What the engine cannot show just now (podman, of one that is being removed) is not
+        known: EngineUnavailable."""
         try:
             async with within(ENGINE_S):
                 return await self.handle(name).show(**({"size": 1} if size else {}))
         except DockerError as error:
             if error.status == 404:
                 return None
-            raise StartRefused(error.message) from None
+            raise EngineUnavailable(f"the container engine does not show {name} ({error.message})") from None
 
     async def names(self) -> list[str]:
         """Of all that have the label of a lease."""
-        async with within(ENGINE_S):
-            found = await self._engine.docker.containers.list(all=1, filters=f'{{"label": ["{LABEL_LEASE}"]}}')
+        try:
+            async with within(ENGINE_S):
+                found = await self._engine.docker.containers.list(all=1, filters=f'{{"label": ["{LABEL_LEASE}"]}}')
+        except DockerError as error:
+            raise EngineUnavailable(f"the container engine lists nothing ({error.message})") from None
         return [str(each["Names"][0]).lstrip("/") for each in found[:CONTAINERS_MAX]]
 
     async def volume_bytes(self, found: Mapping[str, Any]) -> int:
@@ -141,6 +147,7 @@ def read_container(found: Mapping[str, Any]) -> LeaseContainer | None:
         ended_unix_s=_unix_s(status.get("FinishedAt")) if has_ended else None,
         exit_code=int(status.get("ExitCode") or 0) if has_ended else None,
         is_out_of_memory=bool(status.get("OOMKilled")),
+        content=str(((found.get("Config") or {}).get("Labels") or {}).get(LABEL_CONTENT, "")),
     )
 
 

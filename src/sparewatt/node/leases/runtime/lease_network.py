@@ -13,7 +13,7 @@ from aiodocker.exceptions import DockerError
 
 from sparewatt.node.leases.runtime.container_spec import docker_network, libpod_network
 from sparewatt.node.leases.runtime.engine import ENGINE_S, ContainerEngine, within
-from sparewatt.node.leases.runtime.model import ContainerPlan, LeaseLabel, StartRefused
+from sparewatt.node.leases.runtime.model import ContainerPlan, LeaseLabel, MachineUnable
 from sparewatt.node.leases.runtime.naming import (
     LeaseRange,
     bridge_name,
@@ -41,7 +41,7 @@ class LeaseNetworks:
         self._routes = routes
 
     async def ensure(self, plan: ContainerPlan) -> LeaseRange:
-        """The lease's own, made if it is not there. Raises StartRefused."""
+        """The lease's own, made if it is not there. Raises MachineUnable."""
         networks = await self._all()
         name = container_name(plan.label)
         for network in networks:
@@ -56,7 +56,7 @@ class LeaseNetworks:
                 reason = error.message
             else:
                 return candidate
-        raise StartRefused(f"the lease gets no bridge: {reason}")
+        raise MachineUnable(f"the lease gets no bridge: {reason}")
 
     async def remove(self, label: LeaseLabel) -> None:
         """Idempotent."""

@@ -30,6 +30,10 @@ class StartRefused(LeaseRuntimeError):
     """This machine cannot run the container as it is ordered."""
 
 
+class MachineUnable(StartRefused):
+    """… and it is the machine's fault: limits, network, egress table or cards, which no image or command changes."""
+
+
 class ContainerMissing(LeaseRuntimeError):
     """No container has this label."""
 
@@ -86,6 +90,8 @@ class ContainerPlan:
     restart: RestartRule = RestartRule.ALWAYS
     agent_port: bool = False
     """Whether it may reach the one port of the host that the agent serves on this lease's bridge."""
+    content: str = ""
+    """The hash of the document that it is made of, by which an update is told from what runs."""
     pids_max: int = PIDS_MAX
 
 
@@ -107,6 +113,8 @@ class LeaseContainer:
     """Whether its last end was for memory."""
     is_disk_full: bool = False
     """Whether it is paused because its disk is full."""
+    content: str = ""
+    """As its plan had it; empty in a container of an earlier release."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ NO_EGRESS, PUBLIC_EGRESS, AGENT_EGRESS = "swln-", "swle-", "swlg-"
 NAME_PREFIX = "sparewatt-lease-"
 DIGEST_CHARS = 10
 """With a prefix of five, the 15 that the kernel allows for an interface."""
-LABEL_LEASE, LABEL_TERM, LABEL_ATTEMPT, LABEL_NODE, LABEL_DISK = (
-    f"org.sparewatt.{name}" for name in ("lease", "term", "attempt", "node", "disk-mib")
+LABEL_LEASE, LABEL_TERM, LABEL_ATTEMPT, LABEL_NODE, LABEL_DISK, LABEL_CONTENT = (
+    f"org.sparewatt.{name}" for name in ("lease", "term", "attempt", "node", "disk-mib", "content")
 )
 POOLS = tuple(map(IPv4Network, ("10.201.0.0/16", "172.30.0.0/16", "192.168.224.0/19", "198.18.0.0/16")))
 """Tried in this order: where a VPN has routed one away, the next is used."""

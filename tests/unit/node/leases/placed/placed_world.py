@@ -12,6 +12,9 @@ import msgspec
 
 from sparewatt.core.clock import SystemClock, Timer
 from sparewatt.core.rng import seeded
+from sparewatt.machine.spawn import free_port
+from sparewatt.node.leases.access.link_proxies import LinkProxies
+from sparewatt.node.leases.access.link_proxy import GatewayAddress
 from sparewatt.node.leases.capacity import LeaseCapacity
 from sparewatt.node.leases.machine.folder import MachineFolder
 from sparewatt.node.leases.machine.machine_account import MachineAccount
@@ -31,15 +34,22 @@ from tests.unit.node.leases.lease_world import CHAIN_ID, NODE_KEY, ORDERS, PROVI
 
 IMAGE = "example/job:1"
 SPEED = 50.0
+GATEWAY = GatewayAddress.of("http://127.0.0.1:8484")
 MOVES = "0x" + "9" * 40
 CONTRACTS = ActContracts(CHAIN_ID, ORDERS, MOVES)
 LASTING = (PROGRAM, "say", "hello", "wait", "1000000")
 
 
 def task(
-    *, command: tuple[str, ...] = LASTING, image: str = IMAGE, secrets: tuple[str, ...] = (), **changes: Any
+    *,
+    command: tuple[str, ...] = LASTING,
+    image: str = IMAGE,
+    secrets: tuple[str, ...] = (),
+    gateway: bool = False,
+    **changes: Any,
 ) -> LeaseTask:
-    content = write_content(LeaseContent(image=image, command=command, secrets=secrets))
+    document = LeaseContent(image=image, command=command, secrets=secrets, gateway=gateway or msgspec.UNSET)
+    content = write_content(document)
     spec = specification(content, gpus=changes.pop("gpus", 0), secrets=len(secrets))
     ordered = lookup(spec=spec, content=content)
     made = LeaseTask(
@@ -105,6 +115,7 @@ class Node:
             machine=lambda: whole,
             is_offering=lambda: True,
         )
+        self.proxies = LinkProxies(gateway=GATEWAY, ports=tuple, clock=self.clock, port=free_port())
         tools = LeaseTools(
             runtime=self.runtime,
             key=NODE_KEY,
@@ -115,6 +126,7 @@ class Node:
             clock=self.clock,
             say=self.said.append,
             notify=self.notes.append,
+            proxies=self.proxies,
             may_claim=lambda: self.offers,
             accepts_update=lambda _checked, _update: self.accepts,
         )

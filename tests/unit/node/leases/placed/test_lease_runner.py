@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from sparewatt.node.leases.placed.steps import RENTER_MARGIN_S
-from sparewatt.node.leases.placed.task_check import label_of
+from sparewatt.node.leases.placed.task_check import GATEWAY_VARIABLE, label_of
 from sparewatt.node.leases.runtime.model import ContainerState
 from sparewatt.node.leases.runtime.probe_image import PROGRAM
 from sparewatt.node.leases.runtime.runtime import ImageId, OnProgress
 from sparewatt.protocol.contracts.lease_acts import is_signed_by
+from sparewatt.protocol.contracts.lease_content import LeaseContent, content_hash_of, write_content
+from sparewatt.protocol.contracts.match import Specification
+from sparewatt.protocol.contracts.message_json import read_message, write_message
 from sparewatt.protocol.link.lease_frames import HeldLease
 from sparewatt.protocol.link.lease_tasks import (
     ActKind,
@@ -23,6 +27,7 @@ from sparewatt.protocol.link.lease_tasks import (
     ProposedUpdate,
     TaskState,
 )
+from sparewatt.protocol.typed_message import struct_hash
 from sparewatt.testing.memory_runtime import MemoryEngine
 from tests.unit.node.leases.lease_world import NODE_KEY, market
 from tests.unit.node.leases.placed.placed_world import CONTRACTS, IMAGE, Node, running, seal, task, until
@@ -333,3 +338,106 @@ async def test_a_change_that_the_owner_does_not_accept_is_not_signed(tmp_path: P
         await until(lambda: not node.worker(given)._woken.is_set(), "it did not look")
         assert all(act.kind is not ActKind.ACCEPT_UPDATE for act in node.acts())
     await engine.close()
+
+
+async def reaches_proxy(node: Node) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", node.proxies.port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_a_lease_that_joins_the_network_has_a_way_to_the_gateway_until_it_ends(
+    tmp_path: Path, engine: MemoryEngine
+) -> None:
+    command = (PROGRAM, "env", GATEWAY_VARIABLE, "wait", "1000000")
+    given = task(gateway=True, command=command)
+    async with running(Node(tmp_path, engine)) as node:
+        node.runner.on_task(given)
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        assert await reaches_proxy(node)
+        label = label_of(given, node=NODE_KEY.address)
+        lines = [data async for _, data in node.runtime.logs(label, follow=False, tail=10)]
+        assert b"".join(lines).split() == [b"env", f"{GATEWAY_VARIABLE}=http://127.0.0.1:8484".encode()]
+    assert not await reaches_proxy(node), "an agent that ends closes it"
+    async with running(Node(tmp_path, engine)) as again:
+        assert not await reaches_proxy(again), "not before a gateway has said that the lease goes on"
+        again.runner.on_task(later(given, TaskState.ACTIVE))
+        async with asyncio.timeout(20):
+            while not await reaches_proxy(again):  # noqa: ASYNC110 (polls with a ceiling)
+                await asyncio.sleep(0.002)
+        again.runner.on_task(later(given, TaskState.OVER))
+        await until(lambda: again.runner.workers == {}, "it is not over")
+        assert not await reaches_proxy(again)
+
+
+async def test_a_lease_that_does_not_join_has_none_and_is_not_told_of_the_gateway(
+    tmp_path: Path, engine: MemoryEngine
+) -> None:
+    given = task(command=(PROGRAM, "env", GATEWAY_VARIABLE, "wait", "1000000"))
+    async with running(Node(tmp_path, engine)) as node:
+        node.runner.on_task(given)
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        assert not await reaches_proxy(node)
+        label = label_of(given, node=NODE_KEY.address)
+        lines = [data async for _, data in node.runtime.logs(label, follow=False, tail=10)]
+        assert b"8484" not in b"".join(lines)
+
+
+def with_program(given: LeaseTask, *, image: str = IMAGE, word: str) -> ProposedUpdate:
+    """An accepted update: another program."""
+    content = write_content(LeaseContent(image=image, command=(PROGRAM, "say", word, "wait", "1000000")))
+    spec = read_message(Specification, given.specification)
+    wanted = replace(spec, content_hash=content_hash_of(content))
+    return msgspec.structs.replace(
+        proposal(given),
+        spec_hash="0x" + struct_hash(wanted).hex(),
+        specification=write_message(wanted),
+        content=content,
+    )
+
+
+async def written(node: Node, given: LeaseTask) -> bytes:
+    label = label_of(given, node=NODE_KEY.address)
+    return b"".join([data async for _, data in node.runtime.logs(label, follow=False, tail=10)])
+
+
+async def test_an_accepted_update_replaces_the_program_and_a_restarted_agent_does_not_again(
+    tmp_path: Path, engine: MemoryEngine
+) -> None:
+    given = task()
+    async with running(Node(tmp_path, engine)) as node:
+        node.runner.on_task(given)
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        first = await node.runtime.container(label_of(given, node=NODE_KEY.address))
+        updated = later(given, TaskState.ACTIVE, updated=with_program(given, word="second"))
+        node.runner.on_task(updated)
+        async with asyncio.timeout(20):
+            while (found := await node.runtime.container(label_of(given, node=NODE_KEY.address))) is None or (  # noqa: ASYNC110
+                first is not None and found.container_id == first.container_id
+            ):
+                await asyncio.sleep(0.002)  # polls with a ceiling
+        assert b"second" in await written(node, given)
+    async with running(Node(tmp_path, engine)) as again:
+        again.runner.on_task(updated)
+        await until(lambda: bool(again.reports()) and again.reports()[-1].phase is ProgramPhase.RUNNING, "no report")
+        same = await again.runtime.container(label_of(given, node=NODE_KEY.address))
+        assert same is not None
+        assert same.container_id == found.container_id
+
+
+async def test_an_update_whose_image_is_missing_leaves_what_runs_and_says_so(
+    tmp_path: Path, engine: MemoryEngine
+) -> None:
+    given = task()
+    async with running(Node(tmp_path, engine)) as node:
+        node.runner.on_task(given)
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        node.runner.on_task(
+            later(given, TaskState.ACTIVE, updated=with_program(given, image="example/missing:1", word="second"))
+        )
+        await until(lambda: "as before its update" in (node.reports()[-1].trouble or ""), "it is not said")
+        assert await shown(node, given) is ContainerState.RUNNING
+        assert b"hello" in await written(node, given)

@@ -108,3 +108,17 @@ def test_what_the_renter_got_wrong_is_confirmed_as_held_and_tried_again_later() 
 def test_what_this_machine_cannot_do_is_tried_again_and_never_confirmed() -> None:
     assert step(TaskState.PENDING, None, failure=MACHINES, unix_s=1.0) is LeaseStep.WAIT
     assert step(TaskState.PENDING, None, failure=MACHINES, unix_s=100.0) is LeaseStep.START
+
+
+def test_a_program_that_was_changed_is_replaced_and_runs_on_while_that_fails() -> None:
+    def of(state: TaskState, *, ran: str, **changes: Any) -> LeaseStep:
+        found = container(ContainerState.RUNNING, content=ran)
+        return next_step(LeaseSituation(task=task(state=state), container=found, content="0xb", **changes))
+
+    assert of(TaskState.ACTIVE, ran="0xa") is LeaseStep.START
+    assert of(TaskState.ACTIVE, ran="0xb") is LeaseStep.WAIT
+    assert of(TaskState.ACTIVE, ran="") is LeaseStep.WAIT, "nothing is known of what an earlier release started"
+    assert of(TaskState.ACTIVE, ran="0xa", failure=RENTERS, unix_s=99.0) is LeaseStep.WAIT
+    assert of(TaskState.ACTIVE, ran="0xa", failure=RENTERS, unix_s=100.0) is LeaseStep.START
+    assert of(TaskState.PAUSED, ran="0xa") is LeaseStep.PAUSE
+    assert of(TaskState.OVER, ran="0xa") is LeaseStep.REMOVE

@@ -1,4 +1,4 @@
-"""A node accepts another price or end of a running lease by the rules of its offer, and nothing else."""
+"""A node accepts another price, end or program of a running lease by the rules of its offer, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sparewatt.node.leases.capacity import LeaseCapacity
 from sparewatt.node.leases.offer_rules import LeaseRules, MachineFacts
 from sparewatt.node.leases.placed.task_check import CheckedTask, check_task
 from sparewatt.node.leases.placed.updates import is_acceptable, never_accepts
+from sparewatt.protocol.contracts.lease_content import LeaseContent, content_hash_of, write_content
 from sparewatt.protocol.contracts.message_json import write_message
 from sparewatt.protocol.link.lease_tasks import ProposedUpdate, TaskState
 from sparewatt.protocol.typed_message import struct_hash
@@ -69,3 +70,33 @@ def test_a_node_without_rules_accepts_nothing() -> None:
 def test_the_checked_specification_is_what_is_compared() -> None:
     other = replace(checked().specification, cpu_milli=1)
     assert not is_acceptable(update(spec_hash="0x" + struct_hash(other).hex()), checked(), RULES, MACHINE)
+
+
+def changed(*, image: str = "me/other:2", **sizes: Any) -> ProposedUpdate:
+    """Another program, on the same part of the machine unless a test says otherwise."""
+    content = write_content(LeaseContent(image=image))
+    wanted = replace(checked().specification, content_hash=content_hash_of(content), **sizes)
+    spec_hash = "0x" + struct_hash(wanted).hex()
+    return update(spec_hash=spec_hash, specification=write_message(wanted), content=content)
+
+
+def test_another_program_of_the_same_size_is_accepted() -> None:
+    assert is_acceptable(changed(), checked(), RULES, MACHINE)
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"memory_mib": 2**20}, {"gpus": 1}, {"cpu_milli": 1}, {"disk_mib": 1}, {"egress": 0}]
+)
+def test_another_size_is_not_what_was_promised(sizes: dict[str, int]) -> None:
+    assert not is_acceptable(changed(**sizes), checked(), RULES, MACHINE)
+
+
+def test_a_refused_image_and_a_document_that_is_not_the_hashs_are_not_accepted() -> None:
+    strict = msgspec.structs.replace(RULES, refused_images=("me/*",))
+    assert not is_acceptable(changed(), checked(), strict, MACHINE)
+    lie = msgspec.structs.replace(changed(), content=write_content(LeaseContent(image="me/miner:1")))
+    assert not is_acceptable(lie, checked(), RULES, MACHINE)
+    foreign = "not a document"
+    wanted = replace(checked().specification, content_hash=content_hash_of(foreign))
+    nothing = update(spec_hash="0x" + struct_hash(wanted).hex(), specification=write_message(wanted), content=foreign)
+    assert not is_acceptable(nothing, checked(), RULES, MACHINE)

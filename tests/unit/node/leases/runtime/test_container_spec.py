@@ -8,6 +8,7 @@ from typing import Any
 
 from sparewatt.core.limits import MIB
 from sparewatt.node.leases.runtime.container_spec import (
+    VIA_VARIABLE,
     MachineSide,
     cdi_name,
     cpu_quota_us,
@@ -16,6 +17,7 @@ from sparewatt.node.leases.runtime.container_spec import (
     libpod_config,
     libpod_network,
 )
+from sparewatt.node.leases.runtime.egress_table import AGENT_PORT
 from sparewatt.node.leases.runtime.model import ContainerPlan, LeaseLabel
 from sparewatt.node.leases.runtime.naming import LeaseRange, container_name, labels_of
 
@@ -133,3 +135,11 @@ def test_a_lease_without_egress_has_no_route_and_no_name_server() -> None:
 
 def test_a_sliver_of_a_processor_is_what_the_kernel_takes() -> None:
     assert (cpu_quota_us(1), cpu_quota_us(2_000)) == (1_000, 200_000)
+
+
+def test_only_a_lease_with_the_agents_port_is_told_where_it_is_and_cannot_say_otherwise() -> None:
+    lying = replace(PLAN, env={VIA_VARIABLE: "http://10.0.0.1:22"}, agent_port=True)
+    told = f"http://{RANGE.host}:{AGENT_PORT}"
+    assert docker_config(lying, SIDE)["Env"] == [f"{VIA_VARIABLE}={told}"]
+    assert libpod_config(lying, SIDE)["env"] == {VIA_VARIABLE: told}
+    assert docker_config(PLAN, SIDE)["Env"] == ["A=b=c"]

@@ -1,0 +1,1 @@
+"""`/v1/conversations`: items that responses read and add to, on the shelf of an API key."""

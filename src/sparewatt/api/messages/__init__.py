@@ -1,0 +1,1 @@
+"""`/v1/messages`: Anthropic's Messages API, translated to chats for nodes, and back."""

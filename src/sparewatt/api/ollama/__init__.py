@@ -1,0 +1,1 @@
+"""`/api/…`: Ollama's API, translated to chats, completions and embeddings for nodes, and back."""

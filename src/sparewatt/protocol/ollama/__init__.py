@@ -1,0 +1,1 @@
+"""Ollama's API, translated into chats, completions and embeddings, and back. Pure."""
