@@ -10,10 +10,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.conformance.suites import ENV, LANGCHAIN, LANGCHAIN_RESPONSES, OPENAI, Result, deselected, schemathesis
+from tests.conformance.suites import (
+    ENV,
+    LANGCHAIN,
+    LANGCHAIN_RESPONSES,
+    LITELLM,
+    OPENAI,
+    Result,
+    deselected,
+    schemathesis,
+    schemathesis_openai,
+)
 from tests.integration.networks import start_network
 
-SUITES = {suite.name: suite for suite in (OPENAI, LANGCHAIN, LANGCHAIN_RESPONSES, schemathesis(40))}
+ALL = (OPENAI, LANGCHAIN, LANGCHAIN_RESPONSES, LITELLM, schemathesis(40), schemathesis_openai(20))
+SUITES = {suite.name: suite for suite in ALL}
 NODES = 2
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
@@ -31,3 +33,8 @@ class TestSparewatt(ChatModelIntegrationTests):
     @property
     def supports_image_inputs(self) -> bool:
         return True
+
+    def test_an_overflow_is_langchains_own_error(self, model: BaseChatModel) -> None:
+        """Ours: the prompt is longer than the context, which only the model server can count."""
+        with pytest.raises(ContextOverflowError):
+            model.invoke("word " * 9000)

@@ -104,6 +104,7 @@ def _pytest_counts(output: str) -> dict[str, int]:
 OPENAI_FILES = (
     *("chat/test_completions", "test_completions", "test_embeddings", "test_models"),
     *("test_responses", "responses/test_input_items", "responses/test_input_tokens"),
+    *("chat/completions/test_messages", "test_conversations", "conversations/test_items"),
 )
 """Of its tests, those of the routes that there are."""
 
@@ -170,7 +171,36 @@ LANGCHAIN_RESPONSES = replace(
 """The same tests, with the client told to use `/v1/responses`."""
 
 
+# LiteLLM
+
+
+def _litellm(_: Network, python: Path) -> tuple[list[str], Path]:
+    alone = ["-c", os.devnull, "--rootdir", str(HERE), "--confcutdir", str(HERE)]
+    return [str(python), *PYTEST, *alone, "--tb=short", "litellm_clients.py"], HERE
+
+
+LITELLM = Suite("litellm", "litellm", _litellm, LANGCHAIN.env, _pytest_counts)
+"""Library and proxy: 600 MB when installed, which is why it is not among the clients that `make test` runs."""
+
+
 # schemathesis
+
+OPENAI_SPEC = ROOT / "tests" / "openai_spec" / "openai.json"
+
+
+def schemathesis_openai(max_examples: int) -> Suite:
+    """OpenAI's own document of the routes that there are, cut down, in place of ours: no server error on any request
+    that it describes. Replies are checked against it in tests/openai_spec, where the exceptions are known."""
+
+    def command(network: Network, python: Path) -> tuple[list[str], Path]:
+        argv, folder = schemathesis(max_examples).command(network, python)
+        ours = f"{network.root_url}/openapi.json"
+        theirs = [str(OPENAI_SPEC), f"--url={network.base_url}"]
+        kept = [each for each in argv if not each.startswith(("--exclude-path", "--checks"))]
+        at = kept.index(ours)
+        return [*kept[:at], *theirs, *kept[at + 1 :], "--checks=not_a_server_error"], folder
+
+    return replace(schemathesis(max_examples), name="schemathesis-openai", command=command, like="schemathesis")
 
 
 def schemathesis(max_examples: int, phases: str = "examples,coverage,fuzzing") -> Suite:

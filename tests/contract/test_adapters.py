@@ -60,7 +60,7 @@ SERVERS = [
             96576768,
             0,
             134515008,
-            capabilities=BASIC,
+            capabilities=(*BASIC, "tools", "tools_generic"),
             weights_name="/models/SmolLM2-135M-Instruct.Q4_1.gguf",
         ),
         {},

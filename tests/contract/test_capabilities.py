@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 
+import aiohttp
 import pytest
 
+from sparewatt.inference.dispatch.assembled_reply import AssembledReply
+from sparewatt.inference.dispatch.failure_reasons import ErrorCode, classify
+from sparewatt.inference.dispatch.reply import WholeReply
+from sparewatt.node.backends.llama_cpp import LlamaCppBackend
 from sparewatt.node.backends.openai import OpenAIBackend
-from tests.contract.chats import ask_streamed, ask_whole, chat
+from tests.contract.chats import CEILING_S, PATH, ask_streamed, ask_whole, chat
 from tests.contract.servers import Server, having, lacking
+from tests.openai_spec.replies import CHAT, assert_valid
 
 SCHEMA = {
     "type": "object",
@@ -62,6 +70,43 @@ async def test_tools_are_answered_with_text(server: Server, backend: OpenAIBacke
     assert status == 200
     assert whole["choices"][0]["message"]["content"]
     assert not whole["choices"][0]["message"].get("tool_calls")
+
+
+@pytest.mark.parametrize("server", lacking("tools"), indirect=True)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_its_adapter_makes_up_for_it(server: Server, session: aiohttp.ClientSession, *, stream: bool) -> None:
+    backend = LlamaCppBackend(server.url, session)
+    (model,) = await backend.models()
+    assert {"tools", "tools_generic"} <= set(model.capabilities or ())
+    asked = chat("The weather in Paris?", stream=stream, max_tokens=200, temperature=0, **TOOLS)
+    reply = AssembledReply() if stream else WholeReply()
+    async with asyncio.timeout(CEILING_S), backend.post(PATH, asked) as answer:
+        assert answer.status == 200
+        async for chunk in answer.chunks:
+            reply.feed(chunk)
+
+    whole = json.loads(reply.end())
+    assert_valid(CHAT, whole)
+    (choice,) = whole["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert (choice["finish_reason"], call["function"]["name"]) == ("tool_calls", "get_weather")
+    assert set(json.loads(call["function"]["arguments"])) == {"city", "warm"}
+
+
+@pytest.mark.parametrize("server", lacking("tools"), indirect=True)
+@pytest.mark.parametrize(("pattern", "is_held"), [(r"^\d{3}$", True), (r"^(?=a)\w$", False)])
+async def test_a_pattern_is_held_or_refused(
+    server: Server, session: aiohttp.ClientSession, pattern: str, *, is_held: bool
+) -> None:
+    backend = LlamaCppBackend(server.url, session)
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}, "required": ["a"]}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema | {"additionalProperties": False}}}
+    status, whole = await ask_whole(backend, chat("Give a", temperature=0, max_tokens=60, response_format=form))
+
+    if is_held:
+        assert re.search(pattern, json.loads(whole["choices"][0]["message"]["content"])["a"])
+    else:
+        assert classify(status, json.dumps(whole).encode()).code is ErrorCode.INVALID_SCHEMA
 
 
 @pytest.mark.parametrize("server", having("embeddings"), indirect=True)

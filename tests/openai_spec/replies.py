@@ -52,7 +52,7 @@ def events_of(stream: bytes) -> Iterator[bytes]:
 @cache
 def _event_kind(event_type: str) -> str:
     schemas = specification()["components"]["schemas"]
-    names = [each["$ref"].rpartition("/")[2] for each in schemas[RESPONSE_EVENT]["anyOf"]]
+    names: list[str] = [each["$ref"].rpartition("/")[2] for each in schemas[RESPONSE_EVENT]["anyOf"]]
     return next(name for name in names if schemas[name]["properties"]["type"]["enum"] == [event_type])
 
 

@@ -101,6 +101,12 @@ def _print_models(listed: ModelList) -> None:
     output.print_table(columns, listed.data, may_drop=may_drop)
 
 
+def _features(model: Model) -> list[str]:
+    """Tools of a template that knows none are told as such."""
+    can = [name for name in model.capabilities if name != "tools_generic"]
+    return [f"{name} (generic)" if f"{name}_generic" in model.capabilities else name for name in can]
+
+
 def _print_model(model: Model) -> None:
     output.print_facts(
         [
@@ -109,6 +115,7 @@ def _print_model(model: Model) -> None:
             ("Context", f"{output.format_count(model.context_length)} tokens"),
             ("Nodes online", str(model.nodes_online)),
             ("Warm on", str(model.warm)),
+            ("Can do", ", ".join(_features(model)) or output.UNKNOWN),
             ("Quantizations", ", ".join(model.quantizations) or output.UNKNOWN),
             *([("Also called", ", ".join(model.aliases))] if model.aliases else []),
             ("Cheapest, in", f"{output.usd_per_mtok(model.pricing.prompt)} per 1M tokens"),

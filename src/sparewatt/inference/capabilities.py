@@ -82,6 +82,15 @@ def assumed(reported: Collection[str] | None, *, declared: bool = False) -> Coll
     return reported
 
 
+def best_of(reported: Iterable[Collection[str]]) -> list[str]:
+    """What any of several nodes can do; what one of them can do by itself is not told as generic."""
+    each = [frozenset(names) for names in reported]
+    native = {
+        generic for name, generic in GENERIC.items() if any(name in names and generic not in names for names in each)
+    }
+    return sorted(frozenset().union(*each) - native)
+
+
 class CapabilityCheck:
     """Checks one capability against what a node reports, in the form of a policy's own checks."""
 

@@ -9,6 +9,7 @@ from sparewatt.inference.capabilities import (
     COMMON,
     NOTHING_REQUIRED,
     RequiredCapabilities,
+    best_of,
     fetch_capability,
     is_able,
     reported_by,
@@ -191,3 +192,22 @@ def test_hosts_add_to_what_a_node_says_and_take_nothing_away() -> None:
     assert reported_by(specs, silent) == COMMON | {fetch_capability(HOST)}
     assert reported_by(specs, a_model(capabilities=SEES)) == {*SEES, fetch_capability(HOST)}
     assert reported_by(some_specs(a_model()), silent) is None
+
+
+TOOLS = frozenset({"tools"})
+
+
+def test_generic_tools_are_tools_unless_a_request_requires_its_parameters() -> None:
+    generic = ("chat", "tools", "tools_generic")
+    assert is_able(RequiredCapabilities(TOOLS), generic)
+    assert not is_able(RequiredCapabilities(TOOLS, declared=True), generic)
+    assert is_able(RequiredCapabilities(frozenset({"chat"}), declared=True), generic)
+    assert is_able(RequiredCapabilities(TOOLS, declared=True), ("chat", "tools"))
+
+
+def test_a_model_has_generic_tools_if_no_node_has_others() -> None:
+    generic, native = ("chat", "tools", "tools_generic"), ("chat", "tools")
+    assert best_of([generic, generic]) == ["chat", "tools", "tools_generic"]
+    assert best_of([generic, native]) == ["chat", "tools"]
+    assert best_of([generic, ("chat",)]) == ["chat", "tools", "tools_generic"]
+    assert best_of([]) == []

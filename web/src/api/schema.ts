@@ -1931,6 +1931,7 @@ export interface NetworkModel {
   measured: number;
   quantizations: string[];
   context_length: number | null;
+  capabilities: string[];
   prompt_usd_per_mtok: PriceRange;
   completion_usd_per_mtok: PriceRange;
 }

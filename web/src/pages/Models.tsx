@@ -54,6 +54,12 @@ function upByHour(points: HistoryPoint[]): (number | null)[] {
   return Array.from({ length: HOURS }, (_, at) => upAt.get(thisHour - (HOURS - 1 - at) * HOUR_S) ?? null);
 }
 
+/** Generic: the model's template knows none, so calls are made by a schema. */
+function toolsOf(model: NetworkModel): string {
+  if (model.capabilities.includes("tools_generic")) return "tools: generic";
+  return model.capabilities.includes("tools") ? "tools" : "no tools";
+}
+
 const COLUMNS: Column<Row>[] = [
   {
     name: "Model",
@@ -62,7 +68,8 @@ const COLUMNS: Column<Row>[] = [
         <span className="font-semibold break-all">{model.id}</span>
         <span className="small block text-muted">
           {model.quantizations.join(", ") || "quantization not reported"} ·{" "}
-          {model.context_length ? `${count(model.context_length)} tokens of context` : "context not reported"}
+          {model.context_length ? `${count(model.context_length)} tokens of context` : "context not reported"} ·{" "}
+          {toolsOf(model)}
         </span>
       </span>
     ),

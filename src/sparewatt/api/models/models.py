@@ -16,7 +16,7 @@ from sparewatt.api.paging import PAGE_QUERY, PageSelection, read_cursor, read_li
 from sparewatt.core.errors import ModelNotFound
 from sparewatt.core.ids import AccountId
 from sparewatt.edge.bodies import whole_number
-from sparewatt.inference.capabilities import assumed
+from sparewatt.inference.capabilities import assumed, best_of
 from sparewatt.inference.fleet.model_catalog import ModelCatalog, base_name
 from sparewatt.inference.matcher.explain import nearest_models
 from sparewatt.inference.matcher.node_row import NodeRow
@@ -106,7 +106,7 @@ class ModelEndpoints:
             id=model_id,
             created=int(self.started_unix_s),
             context_length=max((r.context_length for r in reports if r.context_length), default=None),
-            capabilities=sorted(set().union(*(assumed(r.capabilities) for r in reports))),
+            capabilities=best_of(assumed(r.capabilities) for r in reports),
             aliases=self.catalog.aliases_of(model_id),
             quantizations=sorted({r.quantization for r in reports if r.quantization}),
             nodes_online=len(first),

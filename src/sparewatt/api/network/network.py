@@ -17,6 +17,7 @@ from sparewatt.api.paging import PAGE_MAX, take_turns
 from sparewatt.core.clock import Clock
 from sparewatt.core.money import format_usd
 from sparewatt.edge.middleware import context_of
+from sparewatt.inference.capabilities import assumed, best_of
 from sparewatt.inference.fleet.node_states import NodeStates
 from sparewatt.inference.matcher.node_row import NodeRow, NodeState
 from sparewatt.protocol.api.feed import NetworkTotals, NodeStateName
@@ -104,6 +105,7 @@ def _model_of(model_id: str, reports: Sequence[ModelReport]) -> NetworkModel:
         measured=sum(report.measured is not None for report in reports),
         quantizations=sorted({report.quantization for report in reports if report.quantization}),
         context_length=max((report.context_length or 0 for report in reports), default=0) or None,
+        capabilities=best_of(assumed(report.capabilities) for report in reports),
         prompt_usd_per_mtok=_price_range([report.prompt_price_nano for report in reports]),
         completion_usd_per_mtok=_price_range([report.completion_price_nano for report in reports]),
     )

@@ -41,14 +41,15 @@ class ContextTooLong(BadRequest):
 
 
 def context_too_long(model: str, *, context_tokens: int) -> ContextTooLong:
-    """Worded as OpenAI does: clients know it by its code, or by how its text begins.
+    """Worded as OpenAI does: clients know it by its code, or by these words. LangChain looks for two of them in the
+    text, LiteLLM for how it begins.
 
     `context_tokens`: the model's longest context here; 0 if unknown.
     """
     size = f"{context_tokens} tokens" if context_tokens else "less than this request needs"
     return ContextTooLong(
-        f"This model's maximum context length is {size}. Prompt and answer together do not fit into it on any "
-        f"node that serves {model!r}. Shorten the prompt or lower max_tokens."
+        f"This model's maximum context length is {size}. Prompt and answer together: the request exceeds the context "
+        f"window of every node that serves {model!r} (context_length_exceeded). Shorten the prompt or lower max_tokens."
     )
 
 

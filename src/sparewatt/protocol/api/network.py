@@ -48,6 +48,8 @@ class NetworkModel(msgspec.Struct, frozen=True, kw_only=True):
     quantizations: list[str]
     context_length: int | None
     """The longest of all nodes; None if no node reports it."""
+    capabilities: list[str]
+    """What any of the nodes can do with it; `tools_generic` if none has tools by the model's own template."""
     prompt_usd_per_mtok: PriceRange
     completion_usd_per_mtok: PriceRange
 

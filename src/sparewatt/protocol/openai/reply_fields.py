@@ -77,7 +77,7 @@ def _words(kind: object, **options: bytes | bool) -> Words:
 
 
 _BYTES: Final = Items(WHOLE, nullable=True)
-_RANKED: Final = {"token": TEXT, "logprob": NUMBER, "bytes": _BYTES}
+_RANKED: Final[Mapping[str, Shape]] = {"token": TEXT, "logprob": NUMBER, "bytes": _BYTES}
 _RANKED_REQUIRED: Final = {"token": b'""', "logprob": b"0", "bytes": _NULL}
 _TOKENS: Final = Items(
     Fields(
@@ -101,9 +101,9 @@ _TEXT_LOGPROBS: Final = Fields(
     },
     nullable=True,
 )
-_FUNCTION: Final = {"name": TEXT, "arguments": TEXT}
+_FUNCTION: Final[Mapping[str, Shape]] = {"name": TEXT, "arguments": TEXT}
 _FUNCTION_REQUIRED: Final = {"name": b'""', "arguments": b'""'}
-_CALL: Final = {"index": WHOLE, "id": TEXT, "type": TEXT}
+_CALL: Final[Mapping[str, Shape]] = {"index": WHOLE, "id": TEXT, "type": TEXT}
 _CITATION: Final = Fields(
     {"start_index": WHOLE, "end_index": WHOLE, "title": TEXT, "url": TEXT},
     {"start_index": b"0", "end_index": b"0", "title": b'""', "url": b'""'},
@@ -141,7 +141,7 @@ _WHOLE_MESSAGE: Final = Fields(
     {"role": b'"assistant"', "content": _NULL, "refusal": _NULL},
 )
 _CHOICE: Final[Mapping[str, Shape]] = {"index": WHOLE, "stop_reason": SCALAR}
-_USAGE: Final = {
+_USAGE: Final[Mapping[str, Shape]] = {
     "prompt_tokens": WHOLE,
     "completion_tokens": WHOLE,
     "total_tokens": WHOLE,
