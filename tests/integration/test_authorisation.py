@@ -251,6 +251,7 @@ class Cast:
             "key_id": made["id"],
             "epoch": "999999",
             "era": "999999",
+            "verdict_id": "verdict_none",
             "page": "status",
             "name": "no.js",
         }

@@ -35,16 +35,13 @@ from sparewatt.edge.auth import Authenticator
 from sparewatt.edge.idempotency import Idempotency, IdempotencyCache
 from sparewatt.gateway.accounting import Accounting, PeerCredits, make_money_service, open_accounting, read_usd
 from sparewatt.gateway.addresses import own_hosts, own_origins, own_root_url, own_site_url
+from sparewatt.gateway.answer_checks import make_checks, tiers_in
 from sparewatt.gateway.health_probe import HealthProbe, log_health_change
 from sparewatt.gateway.secret import network_secret
 from sparewatt.gateway.settings import GatewaySettings
 from sparewatt.inference.admission.service import AdmissionControl
-from sparewatt.inference.checks.check_fund import CheckFund
-from sparewatt.inference.checks.check_jobs import CheckDispatch
 from sparewatt.inference.checks.records import CheckRecords
 from sparewatt.inference.checks.sampler import AnswerSampler
-from sparewatt.inference.checks.service import AnswerChecks
-from sparewatt.inference.checks.witnesses import Witnesses
 from sparewatt.inference.dispatch.dispatcher import Dispatcher
 from sparewatt.inference.dispatch.model import DispatchRules
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex
@@ -61,7 +58,6 @@ from sparewatt.inference.fleet.verified_facts import VerifiedFactsReader
 from sparewatt.inference.matcher.node_row import HealthRules
 from sparewatt.inference.matcher.node_zones import NodeZones
 from sparewatt.inference.matcher.table import NodeTable
-from sparewatt.inference.metering.service import Metering
 from sparewatt.inference.price_caps import PriceCaps
 from sparewatt.inference.responses.registry import ResponseRegistry
 from sparewatt.inference.routing import check_policy, read_network_policy
@@ -91,7 +87,6 @@ from sparewatt.leasing.running.tasks import act_contracts_of
 from sparewatt.leasing.uptime_credits import UptimeCredits
 from sparewatt.ledger.chain_request_client import ChainRequestClient
 from sparewatt.ledger.eras import EraService
-from sparewatt.ledger.withheld import WithheldEarnings
 from sparewatt.link.gateway_end import NodeLink
 from sparewatt.machine.stranger_http import DialRules, StrangerClient
 from sparewatt.policy.zones import UNKNOWN_ZONE, zone_of_region
@@ -332,30 +327,15 @@ class Services:
             demand=self.demand,
         )
         self.responses = ResponseRegistry(share=slot.count)
-        self.checks = self._make_checks(metering)
-
-    def _make_checks(self, metering: Metering | None) -> AnswerChecks:
-        records, table, clock, rng = self.check_records, self.table, self.clock, self.rng
-        daily = read_usd(self.settings.checks_daily_usd, "checks_daily_usd")
-        return AnswerChecks(
+        self.checks = make_checks(
+            settings,
+            self.database,
             sampler=self.sampler,
-            records=records,
-            witnesses=Witnesses(table, records, rng),
-            jobs=CheckDispatch(
-                dispatcher=self.dispatcher,
-                table=table,
-                metering=metering,
-                daily_nano=daily,
-                price_cap=self.price_caps.of,
-                new_match_id=self.inference.new_match_id,
-            ),
-            table=table,
-            verdicts=self.database.check_verdicts,
-            counts=self.database.check_counts,
-            withheld=WithheldEarnings(self.database.ledger, clock) if metering is not None else None,
-            fund=CheckFund(self.money.credits, daily_nano=daily, clock=clock) if metering is not None else None,
-            clock=clock,
-            rng=rng,
+            dispatcher=self.dispatcher,
+            metering=metering,
+            credits_=self.money.credits,
+            price_cap=self.price_caps.of,
+            new_match_id=self.inference.new_match_id,
         )
 
     def price_notice(self, model: ModelReport) -> str | None:
@@ -489,7 +469,11 @@ class Services:
             instance=self.live.frames.run,
         )
         self.verified_facts = VerifiedFactsReader(
-            table=table, history=database.history, market=self.market.latest_state, clock=clock
+            table=table,
+            history=database.history,
+            market=self.market.latest_state,
+            clock=clock,
+            tiers=tiers_in(database),
         )
         self.loop_lag = LoopLag(clock=clock)
         collector = MetricsCollector(

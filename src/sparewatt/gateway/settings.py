@@ -118,7 +118,7 @@ class GatewaySettings:
     """Whether answers are checked, and nodes are paid once they passed."""
     checks_daily_usd: str = "1"
     """The most that the network pays for checks per day, of free credits."""
-    own_accounts: str = ""
+    own_accounts: str | None = None
     """Accounts whose nodes the operator vouches for besides its own, by commas: they are trusted, and paid at once."""
     payout_hours: Annotated[float, Meta(gt=0, le=24 * 366)] = 24.0
     """Between two payout batches for the chain."""
@@ -133,7 +133,7 @@ class GatewaySettings:
 
     @property
     def vouched_accounts(self) -> frozenset[AccountId]:
-        named = (AccountId(name.strip()) for name in self.own_accounts.split(","))
+        named = (AccountId(name.strip()) for name in (self.own_accounts or "").split(","))
         return frozenset({NETWORK_ACCOUNT, *filter(None, named)})
 
     @property

@@ -1,1 +1,1 @@
-"""Trust in nodes: pure rules for reputation, tiers and rewards, without clock or I/O."""
+"""Trust in nodes: pure rules for reputation, checked answers, tiers and rewards, without clock or I/O."""

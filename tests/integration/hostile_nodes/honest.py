@@ -97,6 +97,7 @@ def attacked_network(
         SPAREWATT_GATEWAY_TOKENS_PER_MIN="1000000000",
         SPAREWATT_GATEWAY_ADDRESS_TOKENS_PER_MIN="1000000000",
         SPAREWATT_GATEWAY_HEARTBEAT_S="1",
+        SPAREWATT_GATEWAY_CHECKS="false",  # the other defences are measured without their help
         SPAREWATT_ENGINE_MODELS=" ".join(models),
         SPAREWATT_ENGINE_SLOTS="32",
         **database,

@@ -64,6 +64,9 @@ export default function Earnings() {
         <Section title="Where the money is">
           {network.data && !network.data.chain && <NoChain what="Payouts" />}
           <Stats>
+            <Stat name="Withheld" hint="Earned since each node's last passed check. The next that is passed releases it.">
+              {usd(money.withheld_usd)}
+            </Stat>
             <Stat name="Pending" hint="Earned, and in no payout batch yet">
               {usd(money.pending_usd)}
             </Stat>

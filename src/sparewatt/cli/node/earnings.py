@@ -156,6 +156,7 @@ def _facts(summary: EarningsSummary) -> list[Fact]:
     usd, treasury = output.format_usd, summary.treasury
     covered = f"the treasury holds {usd(treasury.balance_usd)} and releases {usd(treasury.daily_budget_usd)} a day"
     return [
+        ("Withheld", f"{usd(summary.withheld_usd)} (until the next passed check: sparewatt node why --trust)"),
         ("Pending", f"{usd(summary.pending_usd)} (comes with the next payout batch)"),
         ("Batched", f"{usd(summary.batched_usd)} (waits to be posted on chain)"),
         ("Settled", f"{usd(summary.settled_usd)} (posted; {usd(summary.claimed_usd)} claimed)"),

@@ -21,7 +21,7 @@ from sparewatt.store.check_verdicts import RecordChange, VerdictRow
 from sparewatt.trust.checks.comparison import compare, digest_of, pieces_of
 from sparewatt.trust.checks.model import CheckResult
 from sparewatt.trust.checks.probe_prompts import draw_probe
-from sparewatt.trust.checks.standing import CheckRecord, Consequence, overturned
+from sparewatt.trust.checks.standing import CheckRecord, CheckState, Consequence, overturned
 from sparewatt.trust.checks.tolerance import is_too_early
 
 RETRIAL_S_MAX = 7 * 86_400.0
@@ -90,9 +90,17 @@ class Retrials:
         tried = VerdictRow(verdict_id, unix_s, row.id, verdict.kind, result.value, "", text, retrial_of=verdict.id)
         changed = await checks.verdicts.add(tried, change)
         checks.records.set(row.id, changed.record)
-        if is_overturned and checks.withheld is not None:
-            await checks.withheld.give_back(verdict.id)
+        if is_overturned:
+            await self._give_back(row, since_unix_s=verdict.unix_s)
         return (await checks.verdicts.find(verdict_id)) or tried
+
+    async def _give_back(self, row: NodeRow, *, since_unix_s: float) -> None:
+        """What the verdict led to: it may be the first of the two that barred the node."""
+        if self.checks.withheld is None:
+            return
+        for later in await self.checks.verdicts.list_of(row.id):
+            if later.state == CheckState.BARRED.value and later.unix_s >= since_unix_s:
+                await self.checks.withheld.give_back(later.id)
 
 
 def _agrees(pieces: Sequence[str], answer: AnswerEvidence, hazard: float) -> bool:

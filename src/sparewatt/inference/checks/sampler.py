@@ -21,7 +21,7 @@ from sparewatt.inference.matcher.table import NodeTable
 from sparewatt.policy.gpu_figures import memory_bandwidth_of
 from sparewatt.store.check_counts import CheckCount
 from sparewatt.trust.checks.comparison import pieces_of
-from sparewatt.trust.checks.frequency import FIRST_PASSES, CheckHistory, check_share, speed_excess
+from sparewatt.trust.checks.frequency import CheckHistory, check_share, speed_excess
 from sparewatt.trust.checks.model import CheckKind, CheckResult
 from sparewatt.trust.checks.standing import CheckRecord
 
@@ -113,9 +113,9 @@ class AnswerSampler:
 
     def _share_of(self, node_id: NodeId) -> float:
         row, record = self.table.get(node_id), self.records.of(node_id)
-        excess = _excess_of(row) if row is not None else 1.0
-        passed = FIRST_PASSES if row is not None and self.records.is_own(row.owner) else record.passed
-        return check_share(CheckHistory(passed, record.is_suspended, excess))
+        if row is None or self.records.is_own(row.owner):
+            return 0.0  # nobody doubts the operator's word but the operator
+        return check_share(CheckHistory(record.passed, record.is_suspended, _excess_of(row)))
 
     def plan_probe(self, node_id: NodeId, model: ModelId) -> None:
         """Within a few seconds."""

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -22,8 +22,9 @@ from sparewatt.core.errors import StoreUnavailable
 from sparewatt.core.ids import ModelId, NodeId, new_id
 from sparewatt.core.log import Logger
 from sparewatt.core.rng import Rng
+from sparewatt.inference.checks.answers import ReadAnswer
 from sparewatt.inference.checks.check_fund import CheckFund
-from sparewatt.inference.checks.check_jobs import CheckDispatch, CheckRequest
+from sparewatt.inference.checks.check_jobs import CheckRequest
 from sparewatt.inference.checks.evidence import CheckEvidence, about, evidence_of
 from sparewatt.inference.checks.records import CheckRecords
 from sparewatt.inference.checks.sampler import AnswerSampler, PlannedCheck
@@ -62,6 +63,14 @@ NEVER_S = 1e12
 TRIES_MAX = 10
 
 
+class NodeAsker(Protocol):
+    """Implemented by `CheckDispatch`."""
+
+    async def ask(self, node_id: NodeId, request: CheckRequest, /) -> ReadAnswer | None:
+        """One node's answer; None if it gave none."""
+        ...
+
+
 class PanelRound(NamedTuple):
     """One prompt on several nodes, judged."""
 
@@ -78,7 +87,7 @@ class AnswerChecks:
     sampler: AnswerSampler
     records: CheckRecords
     witnesses: Witnesses
-    jobs: CheckDispatch
+    jobs: NodeAsker
     table: NodeTable
     verdicts: CheckVerdictStore
     counts: CheckCountStore

@@ -16,12 +16,13 @@ from sparewatt.core.clock import Clock, Timer
 from sparewatt.core.errors import SparewattError
 from sparewatt.core.ids import MatchId, NodeId
 from sparewatt.core.timer_queue import TimerQueue
+from sparewatt.inference.dispatch.answer_observer import AnswerObserver
 from sparewatt.inference.dispatch.attempt import CLOCK_SLACK_S
 from sparewatt.inference.dispatch.attempt_factory import AttemptContext
 from sparewatt.inference.dispatch.failover import ContinuationCandidates
 from sparewatt.inference.dispatch.first_token_times import FirstTokenTimes
 from sparewatt.inference.dispatch.hedging import HedgeBudget
-from sparewatt.inference.dispatch.job_run import AnswerObserver, JobRun, RunContext
+from sparewatt.inference.dispatch.job_run import JobRun, RunContext
 from sparewatt.inference.dispatch.match_ring import MatchRing
 from sparewatt.inference.dispatch.model import DispatchRules, Gate, Job, MatchRecord, Outcome, Sink
 from sparewatt.inference.dispatch.node_selection import match_through

@@ -8,7 +8,7 @@ An answer that cannot be continued ends in an error event, never in a bare end o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from sparewatt.core.clock import Timer
 from sparewatt.core.errors import FirstTokenTimeout, JobFailed, SparewattError
 from sparewatt.core.ids import NodeId
 from sparewatt.core.limits import REFUSALS_MAX
+from sparewatt.inference.dispatch.answer_observer import AnswerObserver
 from sparewatt.inference.dispatch.attempt import Attempt
 from sparewatt.inference.dispatch.attempt_factory import AttemptContext, AttemptFactory
 from sparewatt.inference.dispatch.failover import ContinuationCandidates, Failover, Seam, ending
@@ -33,11 +34,7 @@ from sparewatt.inference.dispatch.model import (
     RunState,
     Sink,
 )
-from sparewatt.inference.dispatch.node_selection import (
-    NodeSelector,
-    exhausted_error,
-    no_match_error,
-)
+from sparewatt.inference.dispatch.node_selection import NodeSelector, exhausted_error, no_match_error
 from sparewatt.inference.dispatch.prefix_index import PrefixIndex, note_prompt
 from sparewatt.inference.dispatch.refusal_review import RefusalReview
 from sparewatt.inference.dispatch.run_bill import RunBill
@@ -51,14 +48,6 @@ from sparewatt.protocol.openai.chat import error_body
 
 RESUME_RETRY_S = 0.25
 """How often a broken answer looks for a node while all that could take it are full or away."""
-
-
-class AnswerObserver(Protocol):
-    """Is called for every whole answer of one node, on the request path: it must be cheap."""
-
-    def on_answer(self, job: Job, record: AttemptRecord, attempt: Attempt, data: bytes) -> None:
-        """`data`: the reply, if it is not streamed."""
-        ...
 
 
 class RunContext(NamedTuple):
@@ -189,9 +178,6 @@ class JobRun:
 
     # what an attempt calls
 
-    def on_first_token(self) -> None:
-        self._note_first_token()
-
     def on_output(self, data: bytes) -> None:
         if self.record.attempts[-1].first_token_ms is None:
             self._begin_output("text/event-stream")
@@ -235,8 +221,8 @@ class JobRun:
         if data:
             self._send(data)
         self._bill.settle(self._attempt)
-        if self._context.answers is not None and self._attempt is not None and self._seam is None:
-            self._context.answers.on_answer(self.job, self.record.attempts[-1], self._attempt, data)
+        if (answers := self._context.answers) is not None and self._attempt is not None and self._seam is None:
+            answers.on_answer(self.job, self.record.attempts[-1], self._attempt, data)
         is_possible = self._learn_speed()
         self._close_attempt(Outcome.DONE, None)
         self._succeed(is_possible=is_possible)
@@ -473,7 +459,7 @@ class JobRun:
             record.first_token_ms = self._elapsed_ms()
             record.delivered = attempt.delivered if attempt is not None else None
             if self.job.call.stream:
-                self._note_first_token()
+                self.on_first_token()
             self._end_race(record.node_id)
             note_prompt(self._context.prefixes, self._table.get(record.node_id), self.job, now_s=self._clock.now_s())
         is_first = self._state is RunState.TRYING
@@ -481,7 +467,7 @@ class JobRun:
         if is_first:
             self._sink.start({"content-type": content_type} | self._headers())
 
-    def _note_first_token(self) -> None:
+    def on_first_token(self) -> None:
         """The running attempt has its first token, by the gateway's clock."""
         reservation, match = self._reservation, self.job.match
         if self._hedge is not None:

@@ -48,7 +48,7 @@ class VerifiedFactsReader:
                 attested_by=auditors_of(provider, unix_s=unix_s) if provider is not None else frozenset(),
                 tier=tiers.get(row.id, LOWEST_TIER),
             )
-            self.table.set_verified(row.id, facts)
+            row.set_verified(facts)
 
     def _providers(self) -> dict[NodeId, ProviderRecord]:
         """By the key of the node that serves it."""

@@ -119,6 +119,8 @@ class ModelFigures(NamedTuple):
         return self.prefill_fixed_s + read * (self.prefill_token_s + (tokens + cached) * self.prefill_square_s)
 
 
+OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
+"""The hops between gateway and model server take time of their own: learned from prompts shorter than this."""
 LOWEST_TIER = "community"
 """The tier of every node until its record, or an auditor, says more."""
 
@@ -304,6 +306,21 @@ class NodeRow:
     @property
     def has_served(self) -> bool:
         return self.served_before or self.jobs_done > 0
+
+    def set_verified(self, facts: VerifiedFacts) -> None:
+        """What the network knows of it. Lists of allowed nodes are built anew if it changed."""
+        if self.verified == facts:
+            return
+        self.verified = facts
+        for position in self.positions.values():
+            position.columns.specs_version += 1
+            position.columns.version += 1
+
+    def learn_overhead(self, *, prefill_s: float, took_s: float) -> None:
+        """What comes on top of round trip and prefill, from short prompts that nothing delayed."""
+        if self.is_read_undisturbed and prefill_s < OVERHEAD_FROM_S:
+            lesson_s = max(-OVERHEAD_S_MAX, min(OVERHEAD_S_MAX, took_s - prefill_s - self.overhead_s))
+            self.overhead_s = max(0.0, min(OVERHEAD_S_MAX, self.overhead_s + OVERHEAD_EWMA * lesson_s))
 
     @property
     def jobs_now(self) -> int:

@@ -28,7 +28,6 @@ from sparewatt.inference.matcher.node_row import (
     ColumnPosition,
     NodeRow,
     Timing,
-    VerifiedFacts,
     active_bytes_of,
     load_left_s_of,
     load_values,
@@ -53,8 +52,6 @@ _NANO_PRICE = NANO_PER_USD * TOKENS_PER_PRICE
 """Nano-USD per million tokens, of a price in dollars per token."""
 DIRTY_ROWS_MAX = 64
 """Rows that a match may find to be written: a tenth of a millisecond."""
-OVERHEAD_FROM_S, OVERHEAD_S_MAX, OVERHEAD_EWMA = 0.2, 0.1, 0.1
-"""The hops between gateway and model server take time of their own: learned from prompts shorter than this."""
 STALL_MAX = 2.0
 """How many times longer than expected a prompt may be taken to have stalled the answers beside it."""
 TIMINGS_MAX = 64
@@ -388,16 +385,6 @@ class NodeTable:
         breaker = row.breakers.get(model) if row is not None else None
         return breaker is not None and now_s < breaker.shut_until_s
 
-    def set_verified(self, node_id: NodeId, facts: VerifiedFacts) -> None:
-        """What the network knows of a node. Lists of allowed nodes are built anew if it changed."""
-        row = self._rows.get(node_id)
-        if row is None or row.verified == facts:
-            return
-        row.verified = facts
-        for position in row.positions.values():
-            position.columns.specs_version += 1
-            position.columns.version += 1
-
     def set_suspended(self, node_id: NodeId, *, is_suspended: bool) -> None:
         """Whether the node gets no jobs but checks."""
         row = self._rows.get(node_id)
@@ -499,7 +486,7 @@ class NodeTable:
         there_s = reservation.made_at_s + row.rtt_s
         took_s = max(0.0, now_s - max(there_s, row.read_at_s))
         if there_s >= row.read_at_s:
-            self._learn_overhead(row, reservation, took_s)
+            row.learn_overhead(prefill_s=reservation.prefill_s, took_s=took_s)
             took_s = max(0.0, took_s - row.overhead_s)
         if is_beside_answers and not row.load.foreign:
             self._count_stall(row, min(took_s, STALL_MAX * reservation.prefill_s))
@@ -508,12 +495,6 @@ class NodeTable:
             faster_max, least = position.figures.faster_max, position.reading_least
             position.reading.add(observed=took_s, predicted=predicted_s, faster_max=faster_max, least=least)
         row.is_read_undisturbed = not row.load.foreign and row.own_jobs <= row.specs.slots
-
-    def _learn_overhead(self, row: NodeRow, reservation: Reservation, took_s: float) -> None:
-        """What comes on top of round trip and prefill, from short prompts that nothing delayed."""
-        if row.is_read_undisturbed and reservation.prefill_s < OVERHEAD_FROM_S:
-            lesson_s = max(-OVERHEAD_S_MAX, min(OVERHEAD_S_MAX, took_s - reservation.prefill_s - row.overhead_s))
-            row.overhead_s = max(0.0, min(OVERHEAD_S_MAX, row.overhead_s + OVERHEAD_EWMA * lesson_s))
 
     def _count_steps(self, row: NodeRow, now_s: float) -> None:
         """Count the steps that its figures allow each model in use, up to now, before something changes.

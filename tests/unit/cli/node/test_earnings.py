@@ -31,6 +31,8 @@ def utilisation(node_id: str, **changes: object) -> dict[str, Any]:
 SUMMARY = {
     "account": "acc_ann",
     "fee_bps": 500,
+    "withheld_usd": "0.125",
+    "withheld_nano": 125_000_000,
     "pending_usd": "0.5",
     "pending_nano": 5 * 10**8,
     "batched_usd": "0.25",
@@ -82,7 +84,7 @@ def test_earnings_show_price_fee_and_net_of_each_job(network: FakeNetwork, run: 
     network.on("GET /v1/earnings?by=job&limit=1000", page(LINE))
     result = run("node", "earnings", "--by", "job")
     assert result.exit_code == 0, result.stderr
-    for said in ("Pending  $0.50", "Promo    $0.125", "match_1", "$0.04", "$0.0000095", "berlin", "2.0 h", "50.0%"):
+    for said in ("Pending   $0.50", "Promo     $0.125", "match_1", "$0.04", "$0.0000095", "berlin", "2.0 h", "50.0%"):
         assert said in result.stdout
     assert "node why" in result.stderr
 

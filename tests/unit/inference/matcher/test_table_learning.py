@@ -15,11 +15,9 @@ from sparewatt.core.lessons import SLOWER_MAX
 from sparewatt.inference.matcher.columns import ColumnField
 from sparewatt.inference.matcher.formula import BALANCED
 from sparewatt.inference.matcher.match import match
-from sparewatt.inference.matcher.node_row import ColumnPosition
+from sparewatt.inference.matcher.node_row import OVERHEAD_FROM_S, OVERHEAD_S_MAX, ColumnPosition
 from sparewatt.inference.matcher.reservation import Reservation
 from sparewatt.inference.matcher.table import (
-    OVERHEAD_FROM_S,
-    OVERHEAD_S_MAX,
     STEPS_MIN,
     TIMINGS_MAX,
     NodeTable,

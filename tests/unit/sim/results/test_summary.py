@@ -16,7 +16,7 @@ from tests.unit.sim.conftest import make_job
 CONFIG = StudyConfig(nodes=20, rate=2.0, duration_s=10.0, seeds=2, schedulers=("balanced", "least-loaded"))
 KEYS = [
     "ttft_p50", "ttft_p99", "e2e_mean", "e2e_p50", "e2e_p95", "e2e_p99", "slo", "failed", "usd_per_mtok", "warm_hit",
-    "gini", "gap_to_oracle",
+    "gini", "gap_to_oracle", "checked", "retried",
 ]  # fmt: skip
 
 
