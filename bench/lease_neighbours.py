@@ -44,7 +44,9 @@ HOSTILE: dict[str, tuple[str, ...]] = {
 
 def plan_of(number: int, command: tuple[str, ...]) -> ContainerPlan:
     label = LeaseLabel(f"0x{number:064x}", 1, 1, NODE)
-    return ContainerPlan(label=label, image=IMAGE, command=command, cpu_milli=500, memory_mib=64, disk_mib=256)
+    return ContainerPlan(
+        label=label, image=IMAGE, command=command, cpu_milli=500, memory_mib=64, disk_mib=256, egress=False
+    )
 
 
 async def hashed_s(runtime: DockerRuntime, label: LeaseLabel) -> float:

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from agents import (
+from agents import (  # type: ignore[import-not-found]
     Agent,
     OpenAIConversationsSession,
     Runner,
@@ -31,7 +31,7 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
-@function_tool
+@function_tool  # type: ignore[untyped-decorator]
 def get_weather(city: str) -> str:
     """The weather at a place, now."""
     del city

@@ -104,6 +104,7 @@ def _pytest_counts(output: str) -> dict[str, int]:
 OPENAI_FILES = (
     *("chat/test_completions", "test_completions", "test_embeddings", "test_models"),
     *("test_responses", "responses/test_input_items", "responses/test_input_tokens"),
+    *("chat/completions/test_messages", "test_conversations", "conversations/test_items"),
 )
 """Of its tests, those of the routes that there are."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 
 from playwright.sync_api import Page, expect
@@ -41,6 +42,9 @@ def test_the_operator_sees_the_books_and_lets_people_in(window: Window, network:
     page.get_by_label("Dollars to add").fill("2")
     page.get_by_role("button", name="Fund").click()
     expect(page.get_by_label("Treasury")).not_to_have_text(before)
+    page.get_by_label("Dollars for uptime").fill("3")
+    page.get_by_role("button", name="Put aside").click()
+    expect(page.get_by_label("Uptime credits")).to_contain_text(re.compile(r"Put aside\$13\.00.*Daily limit\$10\.00"))
     page.get_by_role("button", name="Audit again").click()
     expect(page.get_by_test_id("books")).to_have_text("in order")
 

@@ -60,11 +60,11 @@ class LeasingNetwork:
             return ask(self.network, method, path, body)
         return None
 
-    def order(self, name: str) -> None:
+    def order(self, name: str, *, image: str | None = None) -> None:
         """A lease whose program says its name and waits. Asked again by the same id until it is taken."""
         command = f"{probe_image.PROGRAM} say {name} wait 100000000"
         body = {
-            "image": probe_image.image_tag(),
+            "image": image or probe_image.image_tag(),
             "command": command,
             "name": name,
             "id": name,

@@ -14,13 +14,16 @@ import pytest
 from sparewatt.api.endpoint import routes_of
 from sparewatt.api.openapi.document import make_document
 from sparewatt.gateway.routes import endpoint_groups, make_app
-from tests.integration.asking import Reply, ask, connection_to
+from tests.integration.asking import Reply, ask, chat_body, connection_to
 from tests.integration.networks import Network
 from tests.integration.people import Person, give_credits, sign_up
 from tests.unit.gateway.small_gateway import make_services
 
 YES, WHO, NO, GONE, BAD = (200, 201, 202), (401,), (403,), (404,), (400,)
 """The route works; wants to know who asks; says no; has never heard of it; knows the asker, not what is asked."""
+
+
+HELLO = {"role": "user", "content": "Hi"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,19 @@ MATRIX = {
     "POST /v1/chat/completions": known(BAD, body={}),
     "POST /v1/completions": known(BAD, body={}),
     "POST /v1/embeddings": known(BAD, body={}),
+    "GET /v1/chat/completions": known(),
+    "GET /v1/chat/completions/{completion_id}": Row(WHO, GONE, YES, GONE),
+    "POST /v1/chat/completions/{completion_id}": Row(WHO, GONE, YES, GONE, body={"metadata": {}}),
+    "DELETE /v1/chat/completions/{completion_id}": Row(WHO, GONE, YES, GONE),
+    "GET /v1/chat/completions/{completion_id}/messages": Row(WHO, GONE, YES, GONE),
+    "POST /v1/conversations": known(body={}),
+    "GET /v1/conversations/{conversation_id}": Row(WHO, GONE, YES, GONE),
+    "POST /v1/conversations/{conversation_id}": Row(WHO, GONE, YES, GONE, body={"metadata": {}}),
+    "DELETE /v1/conversations/{conversation_id}": Row(WHO, GONE, YES, GONE),
+    "POST /v1/conversations/{conversation_id}/items": Row(WHO, GONE, YES, GONE, body={"items": []}),
+    "GET /v1/conversations/{conversation_id}/items": Row(WHO, GONE, YES, GONE),
+    "GET /v1/conversations/{conversation_id}/items/{item_id}": Row(WHO, GONE, YES, GONE),
+    "DELETE /v1/conversations/{conversation_id}/items/{item_id}": Row(WHO, GONE, YES, GONE),
     "POST /v1/responses": known(BAD, body={}),
     "GET /v1/responses": known(BAD),
     "POST /v1/responses/compact": known(BAD, body={}),
@@ -241,10 +257,24 @@ class Cast:
         spare |= {"order": "0x00", "lease": "0x00", "provider": "0x" + "0" * 40, "port": "8080"}
         if "{response_id}" in path:
             spare["response_id"] = self._stored_response()
+        if "{completion_id}" in path:
+            spare["completion_id"] = self._stored_chat()
+        if "{conversation_id}" in path:
+            spare |= self._conversation()
         path = path.format(**self.things | spare)
         keys = {"nobody": "", "other": self.other.key, "owner": self.owner.key, "operator": self.network.api_key}
         body = MATRIX[route].body
         return {who: ask(self.network, method, path, body, key=key) for who, key in keys.items()}
+
+    def _stored_chat(self) -> str:
+        body = chat_body(self.network, "Hi", store=True, max_tokens=1)
+        completion_id: str = ask(self.network, "POST", "/v1/chat/completions", body, key=self.owner.key).json()["id"]
+        return completion_id
+
+    def _conversation(self) -> dict[str, str]:
+        made = ask(self.network, "POST", "/v1/conversations", {"items": [HELLO]}, key=self.owner.key).json()["id"]
+        (item,) = ask(self.network, "GET", f"/v1/conversations/{made}/items", key=self.owner.key).json()["data"]
+        return {"conversation_id": made, "item_id": item["id"]}
 
     def _stored_response(self) -> str:
         body = {"model": self.network.model, "input": "Hi", "store": True, "max_output_tokens": 1}

@@ -152,7 +152,7 @@ def test_a_cap_holds_until_its_renter_raises_it(network: Network) -> None:
 def test_an_update_replaces_the_program_under_the_same_lease_and_meter(network: Network) -> None:
     (before,) = programs()
     spent = float(shown(network)["money"]["spent_usd"])
-    command = f"{probe_image.PROGRAM} say {MARK} again wait 100000000"
+    command = f"{probe_image.PROGRAM} say {MARK} say again wait 100000000"
     made = sparewatt(network, "lease", "update", NAME, "--command", command, "--env", "COLOR=green", "--id=u")
     assert made["accepted"]
 

@@ -98,9 +98,11 @@ async def _over_socket(network: Network) -> None:
 
 
 def _ask_other_ways(network: Network) -> None:
-    """As a chat, whole and streamed, and in ways that fail."""
-    for stream in (True, False):
-        assert ask(network, "POST", "/v1/chat/completions", chat_body(network, MARKER, stream=stream)).status == 200
+    """As a chat, whole and streamed, stored and not, in other protocols, and in ways that fail."""
+    for more in ({"stream": True}, {"stream": False}, {"stream": True, "store": True, "metadata": {"about": MARKER}}):
+        assert ask(network, "POST", "/v1/chat/completions", chat_body(network, MARKER, **more)).status == 200
+    for path in ("/v1/messages", "/api/chat"):
+        assert ask(network, "POST", path, chat_body(network, MARKER, max_tokens=4)).status == 200
     _post(network, "/v1/completions", prompt=MARKER, max_tokens=4)
     _post(network, "/v1/embeddings", input=MARKER)
     wrong: list[dict[str, Any]] = [

@@ -52,6 +52,7 @@ def test_postgres_the_gateway_and_a_validator_die_and_nobody_in_the_lease_notice
 ) -> None:
     assert leasing.kill_postgres()
     leasing.order("during")
+    leasing.wait_until_settled()
     assert leasing.kill("gateway\0run")
     assert leasing.kill("validator\0run")
     leasing.wait_until_settled()
@@ -67,6 +68,25 @@ def test_the_engine_dies_and_the_program_goes_on(leasing: LeasingNetwork, progra
     leasing.wait_until_settled()
     assert leasing.programs(KEPT) == [program]
     close_if_placed(leasing, "meanwhile")
+
+
+def test_who_pays_for_a_program_that_cannot_be_started_is_told_and_gets_the_rest_back(leasing: LeasingNetwork) -> None:
+    """Its provider may be lying: it says that the image cannot be had, holds the machine, and is paid."""
+    leasing.order("idle", image="localhost/nowhere:1")
+    wait_until(lambda: warning_of(leasing, "idle") is not None, "nobody is warned", ceiling_s=60)
+    lease = leasing.lease("idle") or {}
+    assert (lease["order"]["lease"]["state"], lease["program"]["phase"]) == ("active", "failed")
+    assert lease["program"]["confirmed_running"] is False, "its key signed that nothing runs"
+    assert warning_of(leasing, KEPT) is None
+    leasing.act("idle", "close")
+    leasing.wait_until_settled()
+    assert ((leasing.lease("idle") or {})["ending"] or {})["reason"] == "RENTER"
+
+
+def warning_of(leasing: LeasingNetwork, name: str) -> str | None:
+    program = (leasing.lease(name) or {}).get("program")
+    found: str | None = program["warning"] if program is not None else None
+    return found
 
 
 def test_a_machine_stops_and_a_stand_in_goes_on_also_when_the_first_comes_back(leasing: LeasingNetwork) -> None:
@@ -104,8 +124,9 @@ def test_what_was_closed_and_final_is_what_the_chain_has_though_it_loses_its_las
             closing = pool.submit(leasing.act, "charged", "close")
             wait_until(lambda: leasing.state("charged") == "closed", "it is not closed")
             until_s = time.monotonic() + STALLED_S
-            wait_until(lambda: time.monotonic() > until_s, "time stands still")
-            leasing.kill("anvil", "--chain-id")
+            wait_until(lambda: closing.done() or time.monotonic() > until_s, "time stands still")
+            assert not closing.done(), "it was told as done, and can still be lost"
+            assert leasing.kill("anvil", "--chain-id")
             os.kill(leasing.network.pid, signal.SIGCONT)
             closing.result()
     finally:

@@ -19,6 +19,7 @@ Json = dict[str, Any]
 
 RECORDED = Path(__file__).parents[1] / "clients" / "recorded"
 CLAUDE_CODE: list[Json] = json.loads((RECORDED / "claude-code-2.1.json").read_text())
+OPEN_WEBUI: list[Json] = json.loads((RECORDED / "open-webui-0.12.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def send(network: Network, recorded: Json) -> tuple[int, dict[str, str], bytes]:
 
 
 def named(recorded: Json) -> str:
-    turns = len(recorded["body"]["messages"]) if recorded["body"] is not None else 0
+    turns = len((recorded["body"] or {}).get("messages", ()))
     return f"{recorded['method']} {recorded['path'].partition('?')[0]}, {turns} turns"
 
 
@@ -73,3 +74,23 @@ def test_another_programs_names_lead_nowhere(aliased: Network) -> None:
     body = CLAUDE_CODE[1]["body"] | {"model": "gpt-9", "stream": False}
     status, _, reply = send(aliased, CLAUDE_CODE[1] | {"body": body})
     assert (status, json.loads(reply)["error"]["type"]) == (404, "not_found_error")
+
+
+# Open WebUI, by its connection to Ollama
+
+
+@pytest.mark.parametrize("recorded", OPEN_WEBUI, ids=named)
+def test_what_open_webui_asks_is_answered_in_ollamas_protocol(shared_network: Network, recorded: Json) -> None:
+    body = recorded["body"] and recorded["body"] | {"model": shared_network.model}
+    status, headers, reply = send(shared_network, recorded | {"body": body})
+    assert status == 200
+    if recorded["path"] != "/api/chat":
+        assert json.loads(reply)
+        return
+    assert headers["content-type"].startswith("application/x-ndjson" if streamed(recorded) else "application/json")
+    *pieces, last = [json.loads(line) for line in reply.splitlines()]
+    assert all(piece["done"] is False for piece in pieces)
+    assert (last["done"], last["eval_count"] > 0) == (True, True)
+    said = [each["message"] for each in (*pieces, last)]
+    is_cut = last["done_reason"] == "length"  # a call that was cut off is left out
+    assert is_cut or any(message["content"] or message.get("tool_calls") for message in said)

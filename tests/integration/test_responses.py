@@ -118,7 +118,7 @@ def test_what_says_nothing_of_storing_can_be_continued_and_what_says_false_canno
     client: openai.OpenAI, shared_network: Network
 ) -> None:
     model, answers = shared_network.model, {}
-    for store in (openai.NOT_GIVEN, False):
+    for store in (openai.omit, False):
         first = client.responses.create(model=model, input="One", store=store, max_output_tokens=LIMIT)
         assert first.to_dict()["store"] is False
         answers[bool(store is False)] = first
@@ -219,7 +219,7 @@ def test_a_stream_that_its_client_leaves_is_stopped_and_kept(client: openai.Open
 
 def test_what_is_stored_cannot_be_read_in_the_database(client: openai.OpenAI, shared_network: Network) -> None:
     marker = f"marker-{secrets.token_hex(8)}"
-    for store in (True, openai.NOT_GIVEN):
+    for store in (True, openai.omit):
         client.responses.create(
             model=shared_network.model, input=marker, metadata={"m": marker}, store=store, max_output_tokens=LIMIT
         )

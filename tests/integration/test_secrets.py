@@ -25,6 +25,7 @@ HIDDEN_COLUMNS = {
     ("providers", "sealed_key"),
     ("responses", "input"),
     ("responses", "output"),
+    ("shelf_documents", "sealed"),
     ("transient_responses", "input"),
     ("transient_responses", "output"),
 } | {(table, "hash") for table in ("api_keys", "join_tokens", "sessions", "password_resets", "invites")}

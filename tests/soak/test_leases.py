@@ -59,6 +59,8 @@ class Soak:
     settled_s: dict[str, list[float]] = field(default_factory=dict)
     """By what was killed: how long until everything was as it should be."""
     acts: Counter[str] = field(default_factory=Counter)
+    unmonitored: set[str] = field(default_factory=set)
+    """Leases whose monitor was killed: it also writes their log."""
 
     # what a renter does
 
@@ -75,11 +77,11 @@ class Soak:
             if len(self.leasing.names) < ORDERS_MAX:
                 self.acts["order"] += 1
                 self.leasing.order(f"soak-{len(self.leasing.names)}")
-        elif self.rng.random() < 0.4:
+        elif self.rng.random() < 0.4 and len(self.leasing.names) < ORDERS_MAX:
             self.close(self.rng.choice(live))
-        else:
+        elif legible := [name for name in live if name not in self.unmonitored]:
             self.acts["look"] += 1
-            self.look(self.rng.choice(live))
+            self.look(self.rng.choice(legible))
 
     def look(self, name: str) -> None:
         """Its log, through gateway and agent: what its program said."""
@@ -109,9 +111,11 @@ class Soak:
             _kill(self.rng.choice(programs))
 
     def kill_monitor(self) -> None:
-        monitors = [each for name in self.live() if (each := self.leasing.monitor(name)) is not None]
+        monitors = {name: each for name in self.live() if (each := self.leasing.monitor(name)) is not None}
         if monitors:
-            _kill(self.rng.choice(monitors))
+            name = self.rng.choice(list(monitors))
+            self.unmonitored.add(name)
+            _kill(monitors[name])
 
     def freeze_agent(self) -> None:
         found = self.leasing.pids("node\0join")

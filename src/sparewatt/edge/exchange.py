@@ -359,7 +359,7 @@ class Exchange(RequestContext):
     def _begin_recording(
         self, principal: Principal, options: RequestOptions, call: ModelCall, body: bytes
     ) -> AnswerRecording:
-        service, authorization = self._shared.service, self.headers.get("authorization")
+        service, authorization = self._shared.service, self.authorization
         routing = service.route(call.model, principal, header=options.route, provider=call.provider)
         retention = routing.policy.retention or "day"
         return self._shared.recorder.begin(principal, authorization, body, retention=retention)

@@ -20,6 +20,7 @@ from sparewatt.gateway.membership import exchange_news
 from sparewatt.gateway.services import Services
 from sparewatt.inference.fleet.alias_service import RELOAD_S
 from sparewatt.inference.fleet.link_registry import FORGET_AFTER_S
+from sparewatt.inference.fleet.record_loader import RECORDS_S
 from sparewatt.inference.fleet.timing_exchange import TIMINGS_S
 from sparewatt.inference.fleet.verified_facts import READ_S
 from sparewatt.inference.metering.delivered_tokens import EXCHANGE_S as EXCHANGE_DELIVERED_S
@@ -85,6 +86,7 @@ def chores_of(services: Services, certificate: Certificate | None) -> list[Chore
         Chore("keys_used", 60.0, services.key_service.note_used),
         Chore("aliases", RELOAD_S, services.aliases.reload),
         Chore("price_notices", PRICE_NOTICES_S, services.links.tell_price_notices),
+        Chore("records", RECORDS_S, services.records.load),
         Chore("timings", TIMINGS_S, services.timings.exchange),
         Chore("nodes_save", 2.0, partial(save_nodes, services)),
         Chore("health_check", 0.5, partial(_check_health, services)),

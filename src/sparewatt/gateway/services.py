@@ -54,6 +54,7 @@ from sparewatt.inference.fleet.fleet_limits import FleetBounds
 from sparewatt.inference.fleet.link_registry import LinkPorts, LinkRegistry, countersign
 from sparewatt.inference.fleet.model_catalog import ModelCatalog
 from sparewatt.inference.fleet.node_states import NodeStates
+from sparewatt.inference.fleet.record_loader import RecordLoader
 from sparewatt.inference.fleet.timing_exchange import TimingExchange
 from sparewatt.inference.fleet.unmet_demand import UnmetDemand
 from sparewatt.inference.fleet.verified_facts import VerifiedFactsReader
@@ -296,6 +297,7 @@ class Services:
             on_lease=self.lease_acts.receive,
         )
         self.timings = TimingExchange(table, self.database.node_timings)
+        self.records = RecordLoader(table, self.database.eras, self.clock)
         self.aliases = AliasService(store=self.database.model_aliases, apply=self.links.set_aliases)
         self.admission = AdmissionControl(
             table.capacity, clock=clock, rng=rng, on_waited=self.counter.totals.queue_wait.observe
@@ -395,12 +397,8 @@ class Services:
             update_of=self.lease_tasks.proposed_update,
             on_numbered=self.lease_tasks.note_numbered,
         )
-        self.uptime_credits = UptimeCredits(
-            market=self.market,
-            store=self.database.uptime_credits,
-            fund=self.money.uptime_fund,
-            clock=self.clock,
-        )
+        store, fund = self.database.uptime_credits, self.money.uptime_fund
+        self.uptime_credits = UptimeCredits(market=self.market, store=store, fund=fund, clock=self.clock)
         self.lease_excuses = LeaseExcuses(self.market.latest_state, self.clock)
         self.validators = StrangerClient(DialRules(allows_loopback=development))
         self.collector = MatchCollector(

@@ -14,6 +14,7 @@ from sparewatt.market.lease_uptime import UptimeTally
 from sparewatt.protocol.contracts.match import NO_PROVIDER, CertificateRecord, OrderTerms
 from sparewatt.protocol.contracts.reasons import OrderOutcome
 from sparewatt.trust.lease_record import EndedTerm
+from sparewatt.trust.renter_record import RenterRecord
 
 
 class OrderState(Enum):
@@ -300,6 +301,8 @@ class MarketState:
     bonds: dict[str, BondRecord] = field(default_factory=dict)
     ended_terms: dict[str, tuple[EndedTerm, ...]] = field(default_factory=dict)
     """By provider: its terms of leases that are over, oldest first; only the newest."""
+    renters: dict[str, RenterRecord] = field(default_factory=dict)
+    """By address; only those with the newest orders."""
     validators: dict[str, ValidatorRecord] = field(default_factory=dict)
     """By operator, also those without weight."""
     histories: dict[str, WeightHistory] = field(default_factory=dict)
@@ -321,6 +324,7 @@ class MarketState:
             providers=dict(self.providers),
             bonds=dict(self.bonds),
             ended_terms=dict(self.ended_terms),
+            renters=dict(self.renters),
             validators=dict(self.validators),
             histories=dict(self.histories),
             totals=dict(self.totals),

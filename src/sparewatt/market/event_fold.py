@@ -40,6 +40,7 @@ from sparewatt.protocol.contracts.match import NO_PROVIDER, Award, CertificateRe
 from sparewatt.protocol.contracts.reasons import CloseReason, HandOverReason, OrderOutcome
 from sparewatt.protocol.typed_message import struct_hash
 from sparewatt.trust.lease_record import EARLY_S, EndedTerm, TermResult, keep_term
+from sparewatt.trust.renter_record import RenterRecord
 
 ENDED_ORDERS_KEPT = 100_000
 """Orders and leases that ended, for statements and evidence; about 200 MB."""
@@ -51,6 +52,7 @@ ATTESTATIONS_MAX = 256
 """Of one provider. Auditors are few: a guardian allows them."""
 STAKE_VERSIONS_KEPT = 10_000
 """More than come in the time for evidence; an older attempt is decided for good."""
+RENTERS_KEPT = 10_000
 SNAPSHOTS_KEPT = 1_024
 
 
@@ -77,6 +79,8 @@ def _provider_lookup(state: MarketState, event: ChainEvent) -> None:
     args, attempt = event.args, event.args["attempt"]
     order_id = args["order_id"]
     old = state.orders.get(order_id)
+    if old is None:
+        _note_order(state, args["renter"])
     opened_at = {**(old.opened_at if old else {}), attempt: event.unix_s}
     state.orders[order_id] = OrderRecord(
         order_id=order_id,
@@ -108,6 +112,14 @@ def _note_unplaced(state: MarketState, order_id: str, event: ChainEvent) -> None
     has_auction = order.state is OrderState.OPEN or next_attempt_at(state, order) is not None
     span = UptimeSpan.DOWN if has_auction else UptimeSpan.WAITING
     state.leases[order_id] = replace(lease, uptime=turned(lease.uptime, span, at=event.unix_s))
+
+
+def _note_order(state: MarketState, renter: str) -> None:
+    """Renters are kept in the order of their newest orders."""
+    record = state.renters.pop(renter, RenterRecord())
+    state.renters[renter] = replace(record, orders=record.orders + 1)
+    if len(state.renters) > RENTERS_KEPT:
+        del state.renters[next(iter(state.renters))]
 
 
 def _terms(values: list[Any]) -> OrderTerms:
@@ -183,6 +195,9 @@ def _order_cancelled(state: MarketState, event: ChainEvent) -> None:
     order = state.orders.get(event.args["order_id"])
     if order is not None:
         state.orders[order.order_id] = replace(order, reason=int(OrderOutcome.CANCELLED))
+        record = state.renters.get(order.renter)
+        if record is not None and order.state is OrderState.OPEN:  # bids come within a second or two
+            state.renters[order.renter] = replace(record, withdrawn=record.withdrawn + 1)
     _end_order(state, event.args["order_id"], OrderState.CLOSED)
 
 
@@ -420,6 +435,9 @@ def _lease_closed(state: MarketState, event: ChainEvent) -> None:
     lease = state.leases.get(event.args["lease_id"])
     if lease is not None and lease.provider is not None:
         has_run = lease.details_hash is not None
+        record = state.renters.get(lease.renter)
+        if record is not None and not has_run and event.args["reason"] == CloseReason.RENTER:
+            state.renters[lease.renter] = replace(record, unstarted=record.unstarted + 1)
         early = has_run and lease.ran_s < EARLY_S and event.args["reason"] == CloseReason.RENTER
         _end_term(state, lease, lease.provider, TermResult.LEFT_EARLY if early else TermResult.SERVED, event)
     _end_order(state, event.args["lease_id"], OrderState.CLOSED)

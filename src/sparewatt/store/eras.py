@@ -13,7 +13,7 @@ from sparewatt.store.connection_pool import ConnectionPool, Store, sql
 from sparewatt.store.ledger import LedgerStore, Transfer, post_transfers_within, to_columns
 from sparewatt.store.migrations import PgConnection
 from sparewatt.store.payouts import LEAVES_MAX, REWARD_POOL_ID, PayoutBatchDraft, PayoutLeafRow, insert_batch_within
-from sparewatt.trust.node_record import RecordDay
+from sparewatt.trust.node_record import HALF_LIFE_DAYS, WINDOW_DAYS, RecordDay
 from sparewatt.trust.tiers import Tier
 
 WORK_ROWS_MAX = 1_000_000
@@ -85,6 +85,15 @@ class NodeHistory:
     failed: int
     checks_passed: int
     checks_failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionSum:
+    """The completion facet of a node's record, in jobs."""
+
+    node_id: NodeId
+    done: float
+    failed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +238,11 @@ class EraStore(Store):
     async def record_days(self, node_id: NodeId, *, since: float) -> Sequence[RecordDay]:
         """Oldest first."""
         return await self._pool.rows_as(RecordDay, "record_days", node_id, since, KEPT_DAYS)
+
+    async def completion_sums(self, *, now_unix_s: float) -> Sequence[CompletionSum]:
+        """Of all nodes, with forgetting."""
+        values = (now_unix_s, float(HALF_LIFE_DAYS), WINDOW_DAYS, NODES_MAX)
+        return await self._pool.rows_as(CompletionSum, "completion_sums", *values)
 
     async def last_era_of(self, node_id: NodeId) -> int | None:
         """The newest in which the node was counted."""

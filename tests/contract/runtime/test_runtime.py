@@ -33,6 +33,15 @@ async def test_a_started_container_runs_and_is_known_by_its_label(rig: RuntimeRi
     assert [each.label for each in await rig.runtime.containers() if each.label == plan.label] == [plan.label]
 
 
+async def test_a_container_tells_what_it_was_made_of_also_to_an_agent_that_starts_anew(rig: RuntimeRig) -> None:
+    made = await rig.start(*LONG, content="0xab")
+    plain = await rig.start(*LONG)
+    again = rig.anew()
+    seen = [await again.container(each.label) for each in (made, plain)]
+    assert [each and each.content for each in seen] == ["0xab", ""]
+    await again.close()
+
+
 async def test_a_second_start_adopts_what_runs_also_by_an_agent_that_starts_anew(rig: RuntimeRig) -> None:
     plan = rig.plan(*LONG)
     first = await rig.runtime.start(plan)

@@ -269,3 +269,17 @@ async def test_a_tier_follows_from_the_eras_and_counts_in_the_next(
     row = await eras.close_due()
     assert row is not None
     assert read_inputs(row.inputs).nodes[0].tier == "verified"
+
+
+async def test_the_matcher_reads_what_eras_say_of_completion(
+    database: Database, eras: EraService, clock: ManualClock
+) -> None:
+    await pay(database, "one", payer=ANN, at=NOON_S + 5)
+    await database.node_results.add([NodeResultCount(NODE, TODAY, "timed_out", 2, NOON_S)])
+    row = await close(eras, clock)
+    (found,) = await database.eras.completion_sums(now_unix_s=float(row.until))
+    assert (found.node_id, found.done, found.failed) == (NODE, 1.0, 2.0)
+    (later,) = await database.eras.completion_sums(now_unix_s=row.until + 14 * 86_400.0)
+    assert (later.done, later.failed) == (0.5, 1.0)
+    (day,) = await database.eras.record_days(NODE, since=0.0)
+    assert (day.good_units, day.bad_units) == (1_000_000, 2_000_000)

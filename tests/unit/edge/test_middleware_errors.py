@@ -106,7 +106,7 @@ async def test_only_a_path_outside_the_api_gets_the_hint_where_it_begins(path: s
 
 async def test_the_reply_to_a_wrong_method_lists_the_right_ones() -> None:
     async with running(make_services()) as client:
-        reply = await client.get("/v1/chat/completions")
+        reply = await client.get("/v1/completions")
     assert reply.headers["allow"] == "POST"
 
 

@@ -204,4 +204,4 @@ def make_timed(table: NodeTable, node: NodeId) -> None:
     assert row is not None
     measured = {model: position for model, position in row.positions.items() if position.figures.is_measured}
     timings = {model: position.timing()._replace(jobs=TIMED_JOBS) for model, position in measured.items()}
-    table.restore_timings(node, timings)
+    table.restore(node, timings)

@@ -63,8 +63,8 @@ class MemoryDocuments(DocumentStore):
         now = dt.datetime.now(dt.UTC)
         rows = [row for place, row in self.rows.items() if place[:2] == (key_id, folder) and row.expires_at > now]
         rows.sort(key=lambda row: row.number, reverse=order == "desc")
-        is_next = (lambda number: number > after) if order == "asc" else (lambda number: number < after)
-        return [row for row in rows if after is None or is_next(row.number)][:limit]
+        sign = 1 if order == "asc" else -1
+        return [row for row in rows if after is None or sign * (row.number - after) > 0][:limit]
 
     async def delete(self, document_id: str, *, key_id: KeyId, folder: str) -> bool:
         found = await self.find(document_id, key_id=key_id, folder=folder)

@@ -59,7 +59,7 @@ export default function Lease({ id }: { id: string }) {
 /** What one should know first: a warning, what it waits for, or how it ended. */
 function Standing({ lease }: { lease: LeaseDetails }) {
   const nowS = useNow();
-  const { money, ending, problem, missing_secrets, phase, uptime } = lease;
+  const { money, ending, problem, missing_secrets, phase, program, uptime } = lease;
   const warning = money && !ending && warningText(money);
   const waits = waitText(lease, nowS);
   return (
@@ -81,6 +81,14 @@ function Standing({ lease }: { lease: LeaseDetails }) {
             ◔{" "}
           </span>
           {warning}
+        </p>
+      )}
+      {program?.warning && !ending && (
+        <p className="rounded-md border border-suspect p-3" data-testid="program-warning">
+          <span aria-hidden className="text-suspect">
+            ◔{" "}
+          </span>
+          {program.warning}
         </p>
       )}
       {missing_secrets.length > 0 && !ending && (

@@ -6,6 +6,7 @@ import { Books } from "./operator/Books";
 import { Invitations } from "./operator/Invitations";
 import { Payouts } from "./operator/Payouts";
 import { Treasury } from "./operator/Treasury";
+import { UptimeFund } from "./operator/UptimeFund";
 
 /** What the network's operator sees and does: the same as `sparewatt accounts`, `ledger`, `treasury` and `payouts`. */
 export default function Operator() {
@@ -27,6 +28,7 @@ export default function Operator() {
       <Accounts />
       <Invitations />
       <Treasury />
+      <UptimeFund />
       <Payouts />
     </Page>
   );

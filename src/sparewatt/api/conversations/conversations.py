@@ -14,6 +14,7 @@ from sparewatt.api.query import choice
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import ItemNotFound
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.edge.auth import authorization_of
 from sparewatt.edge.bodies import read_json, whole_number
 from sparewatt.inference.responses.conversations import ConversationShelf, conversation_not_found
 from sparewatt.inference.responses.retention import require_day
@@ -46,7 +47,7 @@ class ConversationEndpoints:
         body = await read_json(request, NewConversation, limit=REQUEST_BODY_BYTES_MAX)
         check_metadata(body.metadata or {})
         items = read_stored_items(body.items or [], at="items", new_id=self.make_id)
-        conversation = {
+        conversation: Json = {
             "id": self.make_id("conv"),
             "created_at": int(self.clock.unix_s()),
             "metadata": body.metadata or {},
@@ -116,13 +117,13 @@ class ConversationEndpoints:
 
     def _shelf(self, request: web.Request, principal: Principal) -> ConversationShelf:
         """Raises UnsupportedParameter for a session, and RetentionForbidden."""
-        shelf = require_shelf(self.shelves.shelf_for(principal, request.headers.get("authorization")), param=None)
+        shelf = require_shelf(self.shelves.shelf_for(principal, authorization_of(request.headers)), param=None)
         require_day(shelf.retention, param=None)
         return shelf.conversations
 
     def _find(self, request: web.Request, principal: Principal) -> tuple[ConversationShelf, str]:
         """A session has none. Raises ConversationNotFound."""
-        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
+        shelf = self.shelves.shelf_for(principal, authorization_of(request.headers))
         conversation_id = request.match_info["conversation_id"]
         if shelf is None or not _ID.fullmatch(conversation_id):
             raise conversation_not_found(conversation_id)

@@ -11,6 +11,7 @@ from aiohttp import web
 from sparewatt.accounts.principal import Principal
 from sparewatt.api.endpoint import endpoint
 from sparewatt.api.query import choice
+from sparewatt.edge.auth import authorization_of
 from sparewatt.edge.bodies import read_json, whole_number
 from sparewatt.inference.responses.completions import CompletionShelf, completion_not_found
 from sparewatt.inference.responses.shelf import ShelfFactory
@@ -84,7 +85,7 @@ class StoredChatEndpoints:
 
     def _shelf(self, request: web.Request, principal: Principal) -> CompletionShelf | None:
         """None for a browser's session."""
-        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
+        shelf = self.shelves.shelf_for(principal, authorization_of(request.headers))
         return CompletionShelf(shelf.documents) if shelf is not None else None
 
     def _find(self, request: web.Request, principal: Principal) -> tuple[CompletionShelf, str]:

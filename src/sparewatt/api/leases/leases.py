@@ -107,7 +107,7 @@ class LeaseEndpoints:
         """Show a lease of yours by its id, its order's id, or its name, with what runs."""
         view, row = self._view(), await self._find(request, principal)
         missing = await self.secrets.missing(row) if view is not None else []
-        running = await self.orders.running_spec(row)
+        running = await self.orders.running_spec(row) if view is not None else None
         credit = (await self._credits([row])).get(row.order_id or "")
         details = write_details(
             view, row, running=running, missing_secrets=missing, unix_s=self.clock.unix_s(), credit=credit

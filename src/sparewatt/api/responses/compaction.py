@@ -20,6 +20,7 @@ from sparewatt.api.responses.submissions import (
 from sparewatt.core.clock import Clock
 from sparewatt.core.errors import InvalidField, JobFailed
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
+from sparewatt.edge.auth import authorization_of
 from sparewatt.edge.bodies import json_reply, read_body
 from sparewatt.inference.prompt import size_of
 from sparewatt.inference.responses.shelf import ShelfFactory, require_shelf
@@ -53,7 +54,7 @@ class CompactionEndpoints:
         body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
         parsed = parse_request(_with_model(body))
         items = read_input(parsed.request.input, new_id=self.make_id)
-        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
+        shelf = self.shelves.shelf_for(principal, authorization_of(request.headers))
         conversation = await conversation_of(parsed, items, shelf)
         messages = to_messages(conversation.items, instructions=parsed.request.instructions)
         tools = read_tools(parsed.request.tools, parsed.request.tool_choice)

@@ -28,7 +28,7 @@ from sparewatt.core.errors import (
 )
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.log import Logger
-from sparewatt.edge.auth import Authenticator
+from sparewatt.edge.auth import Authenticator, authorization_of
 from sparewatt.edge.middleware import ErrorCounter, context_of
 from sparewatt.inference.responses.socket_budget import SocketBudget, SocketMemory
 from sparewatt.protocol.responses.request import Json, ParsedResponsesRequest
@@ -101,7 +101,7 @@ class ResponseSocketEndpoints:
         context = replace(context_of(request), began_s=self.clock.now_s())
         principal = await self.auth.identify(context)
         options = self.submissions.service.options(principal, request.headers)
-        shelf = self.submissions.shelves.shelf_for(principal, request.headers.get("authorization"))
+        shelf = self.submissions.shelves.shelf_for(principal, authorization_of(request.headers))
         return ResponseCaller(request, context, principal, options, shelf)
 
     async def _write(

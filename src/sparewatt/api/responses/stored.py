@@ -18,6 +18,7 @@ from sparewatt.cluster.peer_rpc import PeerClient, PeerHandler
 from sparewatt.cluster.questions import CANCEL, CancelReply, CancelRequest
 from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import KeyId
+from sparewatt.edge.auth import authorization_of
 from sparewatt.edge.bodies import whole_number
 from sparewatt.inference.responses.registry import LiveResponse, ResponseRegistry
 from sparewatt.inference.responses.shelf import Shelf, ShelfFactory, response_not_found
@@ -103,7 +104,7 @@ class StoredResponseEndpoints:
 
     def _find_shelf(self, request: web.Request, principal: Principal) -> tuple[Shelf, str]:
         """The shelf of the API key, and the id in the path. A session has no shelf. Raises ResponseNotFound."""
-        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
+        shelf = self.shelves.shelf_for(principal, authorization_of(request.headers))
         response_id = request.match_info["response_id"]
         if shelf is None or not _ID.fullmatch(response_id):
             raise response_not_found(response_id)

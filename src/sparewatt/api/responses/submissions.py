@@ -21,7 +21,7 @@ from sparewatt.core.errors import InvalidField
 from sparewatt.core.ids import new_id
 from sparewatt.core.limits import REQUEST_BODY_BYTES_MAX
 from sparewatt.core.rng import Rng
-from sparewatt.edge.auth import RequestContext
+from sparewatt.edge.auth import RequestContext, authorization_of
 from sparewatt.edge.bodies import read_body, refusal_reply
 from sparewatt.edge.idempotency import CachedAnswer, Idempotency, ProducedAnswer, Repetition, cacheable, key_of
 from sparewatt.edge.middleware import context_of
@@ -70,7 +70,7 @@ class ResponseSubmissions:
         The rate limit is charged when the prompt's size is known.
         """
         options = self.service.options(principal, request.headers)
-        shelf = self.shelves.shelf_for(principal, request.headers.get("authorization"))
+        shelf = self.shelves.shelf_for(principal, authorization_of(request.headers))
         caller = ResponseCaller(request, context_of(request), principal, options, shelf)
         body = await read_body(request, limit=REQUEST_BODY_BYTES_MAX)
         key = key_of(request.headers)

@@ -95,6 +95,7 @@ def changed_rules(rules: Rules, given: dict[str, Any]) -> Rules:
         "refused_tenants": _refused(
             rules, "refused_tenants", add=_lower(given["tenants"]), drop=_lower(given["allowed_tenants"])
         ),
+        "tenant_broken_ppm": _given(given["tenant_broken_max"], lambda percent: round(percent * PPM_PER_PERCENT)),
         "gpus": given["gpus"],
         "cpu_milli": _given(given["cpus"], lambda cpus: round(cpus * 1_000)),
         "memory_mib": _given(given["memory_gb"], lambda gb: math.ceil(gb * MIB_PER_GB)),

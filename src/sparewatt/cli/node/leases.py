@@ -91,6 +91,12 @@ def turn_off(*, data_dir: Path | None, as_json: bool) -> None:
 @click.option("--allow-image", "allowed_images", multiple=True, metavar="PATTERN", help="Refuse it no longer.")
 @click.option("--refuse-tenant", "tenants", multiple=True, type=ADDRESS, help="Also refuse a renter, by address.")
 @click.option("--allow-tenant", "allowed_tenants", multiple=True, type=ADDRESS, help="Refuse it no longer.")
+@click.option(
+    "--tenant-broken-max",
+    type=click.FloatRange(0, 100),
+    metavar="PERCENT",
+    help="Decline renters who withdrew, or closed before the start, a larger share of their orders.  [default: nobody]",
+)
 @click.option("--gpus", type=click.IntRange(0, 1024), help="How many GPUs leases may have.  [default: all]")
 @click.option("--cpus", type=FiniteRange(0, 1e6), help="How many processors.  [default: all]")
 @click.option("--memory-gb", type=FiniteRange(0, 1e6), help="How much memory.  [default: three quarters]")

@@ -59,4 +59,4 @@ class TimingExchange:
                 found.setdefault(each.node_id, {})[each.model] = timing
             for node_id, timings in found.items():
                 if self._table.get(node_id) is not None:
-                    self._table.restore_timings(node_id, timings)
+                    self._table.restore(node_id, timings)

@@ -295,6 +295,9 @@ class NodeRow:
     served_before: bool = False
     """Whether it finished a job in an earlier run."""
     jobs_failed: int = 0
+    record_done: float = 0.0
+    """Of its record in earlier eras, which all gateways share, as if it were so many jobs of this process."""
+    record_failed: float = 0.0
     active_bytes: int = 0
     """Of `active_bytes_of`; stored because every report needs it."""
 
@@ -346,7 +349,8 @@ def offline_rows(rows: Iterable[NodeRow], *, now_s: float, rules: HealthRules) -
 
 
 def failure_odds_of(row: NodeRow) -> float:
-    failed = (row.jobs_failed + FAILURES_PRIOR) / (row.jobs_failed + row.jobs_done + JOBS_PRIOR)
+    broken = row.jobs_failed + row.record_failed
+    failed = (broken + FAILURES_PRIOR) / (broken + row.jobs_done + row.record_done + JOBS_PRIOR)
     return failed / (1.0 - failed)
 
 

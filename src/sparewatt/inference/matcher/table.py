@@ -475,9 +475,10 @@ class NodeTable:
         row = self._rows[node_id]
         return row.timings | {model: each.timing() for model, each in row.positions.items() if each.timed_jobs}
 
-    def restore_timings(self, node_id: NodeId, timings: Mapping[str, Timing]) -> None:
-        """Take up what was timed before, by this gateway or another, where that is more than is known here."""
-        row = self._rows[node_id]
+    def restore(self, node: NodeId, timings: Mapping[str, Timing], record: tuple[float, float] | None = None) -> None:
+        """Take up what was timed before, here or elsewhere, where that is more; and jobs done and failed on record."""
+        row = self._rows[node]
+        row.record_done, row.record_failed = record or (row.record_done, row.record_failed)
         for model, timing in timings.items():
             position = row.positions.get(model)
             if position is None:

@@ -133,9 +133,11 @@ class LeaseOrderService:
         return meant[0]
 
     async def running_spec(self, row: LeaseOrderRow) -> LeaseSpec | None:
-        """What was ordered, or what an accepted update has put in its place; None if it is not known here."""
-        state = self.market.latest_state()
-        order = state.orders.get(row.order_id or "") if state is not None else None
+        """What was ordered, or what an accepted update has put in its place; None if it is not known here.
+
+        Raises ChainUnavailable.
+        """
+        order = self.market.view().latest.orders.get(row.order_id or "")
         if order is None or order.spec_hash == order.ordered_spec_hash:
             return None if row.content is None else LeaseSpec(row.spec_hash, row.specification, row.content)
         return await self.database.lease_orders.find_spec(order.spec_hash, renter=order.renter)

@@ -20,6 +20,7 @@ from sparewatt.protocol.link.lease_frames import (
 )
 from sparewatt.protocol.signing import keccak256
 from sparewatt.protocol.typed_message import struct_hash
+from sparewatt.trust.renter_record import RenterRecord
 
 NONCES_TRIED_MAX = 20_000
 """A renter's orders are numbered; one with more is not found here, and other gateways may relay it."""
@@ -72,6 +73,7 @@ def find_renter_nonce(order: OrderRecord, addresses: MarketAddresses, *, start: 
 def lookup_of(
     state: MarketState, order: OrderRecord, ordered: OrderedContent, *, renter_nonce: int, block_number: int
 ) -> LeaseLookup:
+    record = state.renters.get(order.renter, RenterRecord())
     return LeaseLookup(
         order_id=order.order_id,
         attempt=order.attempt,
@@ -84,6 +86,8 @@ def lookup_of(
         weights=weights_of(state, order.stake_version),
         opened_at=order.opened_at[order.attempt],
         block_number=block_number,
+        renter_orders=record.orders,
+        renter_broken=record.broken,
     )
 
 

@@ -71,7 +71,9 @@ def check_lookup(lookup: LeaseLookup, facts: MarketFacts) -> CheckedLookup:
         order_id=order_id,
         attempt=lookup.attempt,
         renter=lookup.renter,
-        order=None if image is None else OrderedLease(lookup.renter, terms, specification, image),
+        order=None
+        if image is None
+        else OrderedLease(lookup.renter, terms, specification, image, lookup.renter_orders, lookup.renter_broken),
         terms=terms,
         specification=specification,
         policy_hash=policy_hash,

@@ -32,6 +32,7 @@ from sparewatt.protocol.link.lease_offer import (
     LeaseSeconds,
 )
 from sparewatt.protocol.link.node_report import Address
+from sparewatt.trust.renter_record import is_declined
 
 DAY_S, HOUR_S = 86_400, 3_600
 BYTES_PER_GB = 10**9
@@ -53,6 +54,8 @@ class LeaseRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     refused_images: Annotated[tuple[ImagePattern, ...], Meta(max_length=REFUSED_IMAGES_MAX)] = ()
     """With `*` and `?`, as `*/xmrig*`."""
     refused_tenants: Annotated[tuple[Address, ...], Meta(max_length=REFUSED_TENANTS_MAX)] = ()
+    tenant_broken_ppm: Annotated[int, Meta(ge=0, le=PPM)] | None = None
+    """The largest share of a renter's orders that it may have withdrawn, or closed before they had started."""
     gpus: _Limit | None = None
     cpu_milli: _Limit | None = None
     memory_mib: _Limit | None = None
@@ -103,6 +106,9 @@ class OrderedLease:
     terms: OrderTerms
     specification: Specification
     image: str
+    renter_orders: int = 0
+    """As the gateway says: a false count can only cost its renter a bid, or this node a careless renter."""
+    renter_broken: int = 0
 
 
 def _gb(mib: int) -> str:
@@ -223,7 +229,7 @@ def decide(
     whole = offered_capacity(machine.measured, wanted=rules.limits())
     rules_against: tuple[tuple[bool, DeclineReason], ...] = (
         (is_refused_image(order.image, rules.refused_images), DeclineReason.IMAGE),
-        (order.renter.lower() in rules.refused_tenants, DeclineReason.TENANT),
+        (_is_refused_tenant(order, rules), DeclineReason.TENANT),
         (policy.duration_s > rules.longest_s, DeclineReason.DURATION),
         (policy.reclaim_s > rules.reclaim_s or specification.egress > offer.egress, DeclineReason.OTHER),
         (price_uusd is None or not whole.covers(wanted) or not can_start, DeclineReason.OTHER),
@@ -235,6 +241,13 @@ def decide(
     if reason is not None or price_uusd is None:
         return reason or DeclineReason.OTHER
     return BidPlan(price_uusd, _promise(specification, machine, offer))
+
+
+def _is_refused_tenant(order: OrderedLease, rules: LeaseRules) -> bool:
+    is_careless = is_declined(
+        orders=order.renter_orders, broken=order.renter_broken, broken_ppm_max=rules.tenant_broken_ppm
+    )
+    return is_careless or order.renter.lower() in rules.refused_tenants
 
 
 def is_refused_image(image: str, patterns: Iterable[str]) -> bool:

@@ -77,6 +77,10 @@ class LeaseLookup(msgspec.Struct, frozen=True, kw_only=True):
     """Chain time, in seconds."""
     block_number: Height
     """The block with the event."""
+    renter_orders: _Uint32 = 0
+    """The renter's orders so far, this one included, as the gateway knows them from the chain; older ones say 0."""
+    renter_broken: _Uint32 = 0
+    """Of these, withdrawn in an open auction, or closed by the renter before they had started."""
 
 
 class LeaseOutcome(msgspec.Struct, frozen=True, kw_only=True):

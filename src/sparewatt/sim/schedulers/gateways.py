@@ -234,4 +234,4 @@ def _restore_timings(table: NodeTable, node_id: NodeId) -> None:
     if row is not None:
         known = {"reads": ENOUGH, "writes": ENOUGH, "jobs": TIMED_JOBS}
         timings = {model: position.timing()._replace(**known) for model, position in row.positions.items()}
-        table.restore_timings(node_id, timings)
+        table.restore(node_id, timings)

@@ -85,6 +85,14 @@ SELECT (extract(epoch FROM e.until)::bigint - 1) / 86400 AS day, sum(e.up_s)::bi
     sum(e.checks_passed)::bigint AS checks_passed, sum(e.checks_failed)::bigint AS checks_failed
 FROM era_nodes e WHERE e.node_id = $1 AND e.until > to_timestamp($2::float8) GROUP BY day ORDER BY day LIMIT $3
 
+-- name: completion_sums
+-- Of all nodes, in jobs, each era's forgotten by half in $2 days.
+SELECT node_id, sum(good_units * power(0.5, age)) / 1e6 AS done, sum(bad_units * power(0.5, age)) / 1e6 AS failed
+FROM (SELECT node_id, good_units::float8 AS good_units, bad_units::float8 AS bad_units,
+        greatest(0, extract(epoch FROM to_timestamp($1::float8) - until)::float8) / 86400 / $2::float8 AS age
+    FROM era_nodes WHERE until > to_timestamp($1::float8) - make_interval(days => $3)) AS aged
+GROUP BY node_id ORDER BY node_id LIMIT $4
+
 -- name: last_reward_of
 SELECT max(era) FROM era_nodes WHERE node_id = $1
 

@@ -13,6 +13,7 @@ from sparewatt.inference.responses import json_sealer
 from sparewatt.inference.responses.shelf import Shelf
 from tests.unit.api.responses.stage import PATH, STREAMED, Json, Stage, error_of, on_stage, read_events
 from tests.unit.gateway.small_gateway import OTHER, USER, bearer
+from tests.unit.inference.nodes import MODEL
 from tests.unit.inference.scripted import COMPLETION
 from tests.unit.store.memory_documents import MemoryDocuments
 from tests.unit.store.memory_responses import MemoryResponses
@@ -211,3 +212,14 @@ async def test_tokens_are_estimated_without_a_model() -> None:
         for wrong in (b"", b"[]", b"{"):
             bad = await stage.client.post(f"{PATH}/input_tokens", headers=bearer(), data=wrong)
             assert bad.status == 400
+
+
+async def test_a_key_opens_its_shelf_by_either_header() -> None:
+    async with on_stage() as stage:
+        stage.node.answer_when_asked(COMPLETION)
+        body = {"model": MODEL, "input": "Hi", "store": True}
+        made = await (await stage.client.post("/v1/responses", headers={"x-api-key": USER}, json=body)).json()
+        assert made["store"] is True
+        assert (await stage.get(made["id"])).status == 200
+        other = await stage.client.get(f"/v1/responses/{made['id']}", headers={"x-api-key": OTHER})
+        assert other.status == 404

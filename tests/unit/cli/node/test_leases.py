@@ -193,11 +193,13 @@ def test_a_reset_forgets_them(node: Node) -> None:
 def test_without_an_agent_rules_count_from_the_next_start(away: Node) -> None:
     words = ["--cpu-price", "0.01", "--discount", "7d=12.5%", "--longest", "2d", "--refuse-tenant", "0x" + "A" * 40]
     words += ["--gpus", "1", "--cpus", "2.5", "--memory-gb", "16", "--disk-gb", "0.5", "--no-egress"]
+    words += ["--tenant-broken-max", "37.5"]
     shown = away.run("leases", "offer", *words)
     assert "next start" in shown.stderr
     rules = read_lease_rules(away.folder)
     assert (rules.cpu_hourly_uusd, rules.discounts[0].off_ppm, rules.longest_s) == (10_000, 125_000, 172_800)
     assert (rules.gpus, rules.cpu_milli, rules.memory_mib, rules.disk_mib) == (1, 2_500, 15_259, 477)
+    assert rules.tenant_broken_ppm == 375_000
     assert (rules.refused_tenants, rules.egress) == (("0x" + "a" * 40,), False)
     assert read_saved_settings(away.folder).leases is True
     away.run("leases", "offer", "off")

@@ -30,19 +30,36 @@ OWNERS = PUBLIC | {
     "sentences": ["Completion fell from 90.0 % to 85.0 % in a week: 25.0 jobs finished and 1.0 failed."],
 }
 
+CHECKS: dict[str, Any] = {
+    "object": "node_checks",
+    "node": "0x" + "a" * 40,
+    "name": "berlin",
+    "state": "passing",
+    "passed": 3,
+    "failed_probes": 0,
+    "trusted": False,
+    "checked_share": 0.005,
+    "barred_until_unix_s": None,
+    "sentences": ["It passed its last three checks."],
+    "verdicts": [],
+}
+
 
 def test_an_owner_reads_terms_reward_and_what_changed(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/nodes/berlin/trust", OWNERS)
+    network.on("GET /v1/nodes/berlin/checks", CHECKS)
     result = run("node", "why", "berlin", "--trust")
     assert result.exit_code == 0
     assert "seen up on 1 of 7 days" in result.stdout
     assert "Era 3 gave" in result.stdout
     assert "Completion fell" in result.stdout
     assert "25.00" in result.stdout
+    assert "It passed its last three checks." in result.stdout
 
 
 def test_a_stranger_reads_tier_and_scores(network: FakeNetwork, run: Run) -> None:
     network.on("GET /v1/nodes/berlin/trust", PUBLIC)
+    network.on("GET /v1/nodes/berlin/checks", CHECKS)
     result = run("node", "why", "berlin", "--trust")
     assert "community" in result.stdout
     assert "85.0 %" in result.stdout

@@ -268,7 +268,7 @@ def test_a_node_that_says_it_is_much_slower_is_believed_at_once() -> None:
 def test_timings_can_be_taken_up_by_another_table() -> None:
     network, other = taught(), Network(honest=0)
     other.join(1, LIAR)
-    other.table.restore_timings(node_id(1), network.table.timings_of(node_id(1)))
+    other.table.restore(node_id(1), network.table.timings_of(node_id(1)))
     assert other.table.newcomers.count(MODEL) == 0
     assert timed_speed(other, 1) == pytest.approx(timed_speed(network, 1), rel=0.01)
 
@@ -279,7 +279,7 @@ def test_timings_of_fewer_jobs_than_are_known_are_ignored() -> None:
     few = {
         model: timing._replace(jobs=1, step_s=1e-9) for model, timing in network.table.timings_of(node_id(1)).items()
     }
-    network.table.restore_timings(node_id(1), few)
+    network.table.restore(node_id(1), few)
     assert timed_speed(network, 1) == before
 
 

@@ -23,6 +23,7 @@ from sparewatt.leasing.relay.lookups import (
 from sparewatt.protocol.contracts.match import OrderTerms, Specification
 from sparewatt.protocol.contracts.message_json import read_message
 from sparewatt.protocol.link.lease_frames import HeldLease, LeaseLookup, MarketFacts
+from sparewatt.trust.renter_record import RenterRecord
 from tests.unit.leasing.relay.auction import (
     ADDRESSES,
     CONTENT,
@@ -51,6 +52,16 @@ def test_a_lookup_has_all_that_the_order_s_id_was_made_of() -> None:
     assert read_message(OrderTerms, read.policy) == AUCTION.terms
     assert read_message(Specification, read.specification) == SPECIFICATION
     assert (read.weights, read.block_number, read.content) == (WEIGHTS, 7, CONTENT)
+
+
+def test_a_lookup_carries_the_renters_record() -> None:
+    state = STATE.copy()
+    state.renters[ORDER.renter] = RenterRecord(orders=5, withdrawn=2, unstarted=1)
+    found = lookup_of(state, ORDER, ORDERED, renter_nonce=RENTER_NONCE, block_number=7)
+    assert (found.renter_orders, found.renter_broken) == (5, 3)
+    state.renters.clear()
+    found = lookup_of(state, ORDER, ORDERED, renter_nonce=RENTER_NONCE, block_number=7)
+    assert (found.renter_orders, found.renter_broken) == (0, 0)
 
 
 def test_content_that_does_not_hash_to_the_order_is_not_its_content() -> None:

@@ -37,9 +37,10 @@ def answer(
     reserved: LeaseCapacity = NONE,
     is_paused: bool = False,
     image: str = "docker.io/library/nginx:1",
+    broken: int = 0,
 ) -> BidPlan | DeclineReason:
     return decide(
-        OrderedLease(RENTER, terms or policy(), spec or specification(), image),
+        OrderedLease(RENTER, terms or policy(), spec or specification(), image, 4, broken),
         rules=rules or LeaseRules(),
         machine=machine,
         reserved=reserved,
@@ -99,6 +100,7 @@ BIG = LeaseCapacity(2, 8_000, 48_000, 300_000)
 REFUSALS: list[tuple[DeclineReason, dict[str, Any]]] = [
     (DeclineReason.IMAGE, {"rules": LeaseRules(refused_images=("*/NGINX*",))}),
     (DeclineReason.TENANT, {"rules": LeaseRules(refused_tenants=(RENTER,))}),
+    (DeclineReason.TENANT, {"rules": LeaseRules(tenant_broken_ppm=500_000), "broken": 4}),
     (DeclineReason.DURATION, {"rules": LeaseRules(longest_s=3_599)}),
     (DeclineReason.OTHER, {"rules": LeaseRules(reclaim_s=599)}),
     (DeclineReason.OTHER, {"rules": LeaseRules(egress=False)}),
@@ -126,6 +128,8 @@ def test_each_rule_declines_with_its_reason(reason: DeclineReason, given: dict[s
         {"rules": LeaseRules(refused_images=("*/apache*",), refused_tenants=("0x" + "1" * 40,))},
         {"rules": LeaseRules(longest_s=3_600, reclaim_s=600, memory_mib=4_096, gpus=1, cpu_milli=2_000)},
         {"terms": policy(max_price_uusd=250_000)},
+        {"rules": LeaseRules(tenant_broken_ppm=500_000), "broken": 3},
+        {"broken": 4},
         {"rules": LeaseRules(egress=False), "spec": specification(egress=0)},
         {"reserved": LeaseCapacity(1, 6_000, 43_904, 289_760)},
         {"rules": LeaseRules(disk_mib=20_480), "reserved": LeaseCapacity(disk_mib=10_240)},

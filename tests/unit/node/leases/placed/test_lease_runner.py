@@ -11,7 +11,7 @@ import pytest
 
 from sparewatt.node.leases.placed.steps import RENTER_MARGIN_S
 from sparewatt.node.leases.placed.task_check import GATEWAY_VARIABLE, label_of
-from sparewatt.node.leases.runtime.model import ContainerState
+from sparewatt.node.leases.runtime.model import ContainerState, LeaseContainer, StartRefused
 from sparewatt.node.leases.runtime.probe_image import PROGRAM
 from sparewatt.node.leases.runtime.runtime import ImageId, OnProgress
 from sparewatt.protocol.contracts.lease_acts import is_signed_by
@@ -161,6 +161,43 @@ async def test_a_missing_image_is_the_renters_and_the_start_is_confirmed_as_held
         assert "example/missing:1" in found.why
         assert node.reservations.entries()
         await until(lambda: node.reports()[-1].phase is ProgramPhase.FAILED, "its renter does not see it")
+
+
+async def test_a_machine_that_cannot_start_it_confirms_nothing_and_starts_it_once_it_can(
+    tmp_path: Path, engine: MemoryEngine
+) -> None:
+    """Otherwise its renter would pay for a fault of the machine."""
+    async with running(Node(tmp_path, engine)) as node:
+        able, node.runtime.can = node.runtime.can, replace(node.runtime.can, limits=False)
+        given = task()
+        node.runner.on_task(given)
+        await until(lambda: bool(node.reports()) and node.reports()[-1].phase is ProgramPhase.FAILED, "it is not tried")
+        assert node.acts() == []
+        node.runtime.can = able
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        assert details(node.acts()[0].details).started
+    await engine.close()
+
+
+async def test_an_agent_goes_on_when_its_engine_shows_nothing_for_a_moment(
+    tmp_path: Path, engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = task()
+    async with running(Node(tmp_path, engine)) as node:
+        node.runner.on_task(given)
+        await until(lambda: bool(node.acts()), "nothing was confirmed")
+        looks, containers = list[int](), node.runtime.containers
+
+        async def blind() -> list[LeaseContainer]:
+            looks.append(1)
+            if len(looks) < 3:
+                raise StartRefused("container ab does not exist in database")
+            return await containers()
+
+        monkeypatch.setattr(node.runtime, "containers", blind)
+        node.runner.on_task(later(given, TaskState.OVER))
+        await until(lambda: engine.containers == {}, "the container is still there")
+    assert len(looks) >= 3
 
 
 async def test_an_image_that_takes_long_is_confirmed_as_held_and_started_when_it_is_there(
