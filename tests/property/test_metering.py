@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +46,8 @@ def test_what_a_client_is_told_is_what_the_bill_comes_to(
 ) -> None:
     call = a_call(answers=answers, output_limit=limit)
     order = Quote(a_job(prompt_tokens=prompt), call, TokenPrice(Nano(1), Nano(1)))
-    tab = RunningTab(None, Payer(PAYER, KEY), order, Hold(Purse(PAYER), hold), limit, prompt_bound(prompt), "default")  # type: ignore[arg-type]
+    till = SimpleNamespace(withholds=None)
+    tab = RunningTab(till, Payer(PAYER, KEY), order, Hold(Purse(PAYER), hold), limit, prompt_bound(prompt), "default")  # type: ignore[arg-type]
     found = deliveries_of(tried, prompt_estimate=prompt, output_bound=limit * answers)
     told = tab.billed(tried)
     assert told.cost == bill(found, hold).cost.total

@@ -282,6 +282,7 @@ NETWORK_OVERVIEW = {
             "warm": 1,
             "measured": 1,
             "quantizations": [],
+            "capabilities": [],
             "context_length": None,
             "prompt_usd_per_mtok": PRICE_RANGE,
             "completion_usd_per_mtok": PRICE_RANGE,

@@ -93,7 +93,7 @@ def turn_off(*, data_dir: Path | None, as_json: bool) -> None:
 @click.option("--allow-tenant", "allowed_tenants", multiple=True, type=ADDRESS, help="Refuse it no longer.")
 @click.option(
     "--tenant-broken-max",
-    type=click.FloatRange(0, 100),
+    type=FiniteRange(0, 100),
     metavar="PERCENT",
     help="Decline renters who withdrew, or closed before the start, a larger share of their orders.  [default: nobody]",
 )

@@ -118,6 +118,7 @@ def test_filters_stand_in_the_order_of_the_reasons() -> None:
         connected=False,
         load=NodeLoad(draining=True, foreign=36),
     )
+    bad.is_suspended = True
     job = a_job(model=ModelId("another"), prompt_tokens_floor=9000)
     seen = [reason(bad, job, tried=True)]
     job = a_job(prompt_tokens_floor=9000)
@@ -133,6 +134,8 @@ def test_filters_stand_in_the_order_of_the_reasons() -> None:
     bad.specs = some_specs()
     seen.append(reason(bad, job, tried=True))
     bad.load = NodeLoad()
+    seen.append(reason(bad, job, tried=True))
+    bad.is_suspended = False
     seen.append(reason(bad, job, tried=True))
     assert seen == [found for found in Rejection if found not in {Rejection.NOT_SHORTLISTED, Rejection.NOT_TIMED}]
 
