@@ -180,7 +180,7 @@ def _litellm(_: Network, python: Path) -> tuple[list[str], Path]:
 
 
 LITELLM = Suite("litellm", "litellm", _litellm, LANGCHAIN.env, _pytest_counts)
-"""Library and proxy: 600 MB when installed, which is why it is not among the clients that `make test` runs."""
+"""Library and proxy: the library alone has 336 MB, which is why it is not among the clients that `make test` runs."""
 
 
 # schemathesis
