@@ -28,7 +28,7 @@ HIDDEN_COLUMNS = {
     ("shelf_documents", "sealed"),
     ("transient_responses", "input"),
     ("transient_responses", "output"),
-} | {(table, "hash") for table in ("api_keys", "join_tokens", "sessions", "password_resets", "invites")}
+} | {(table, "hash") for table in ("api_keys", "join_tokens", "sessions", "password_resets", "invites", "login_links")}
 """Hashed or sealed: 32 bytes of SHA-256, or AES-GCM."""
 
 OPEN_COLUMNS = {
@@ -36,6 +36,7 @@ OPEN_COLUMNS = {
     ("receipts", "signature"),
     ("receipts", "proof"),
     ("payout_batches", "root"),
+    ("reward_eras", "inputs_hash"),
     ("chain_index", "genesis_hash"),
     ("chain_index", "block_hash"),
     ("chain_blocks", "hash"),
