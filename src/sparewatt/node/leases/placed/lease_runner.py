@@ -2,7 +2,8 @@
 that are found.
 
 A container whose lease the chain no longer has with this provider is removed only after a gateway has said so twice, at
-different blocks: a gateway that has just started, or follows its chain from behind, does not know yet.
+different blocks, or for a while if the chain has no new ones: a gateway that has just started, or follows its chain from
+behind, does not know yet.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sparewatt.core.clock import sleep_until
 from sparewatt.core.log import Logger
@@ -23,8 +25,17 @@ from sparewatt.protocol.link.lease_tasks import LeaseTask, TaskState
 
 _log = Logger("sparewatt.node")
 RECONCILE_S = 30.0
+QUIET_CHAIN_S = 45.0
+"""A chain without transactions makes no blocks; a gateway that follows from behind sees new ones all the time."""
 WAITING_MAX = 256
 """Tasks that were not looked at yet. More are dropped: gateways repeat them."""
+
+
+class FirstSaid(NamedTuple):
+    """When a gateway first said that a lease is not with this provider."""
+
+    block_number: int
+    now_s: float
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -34,9 +45,9 @@ class LeaseRunner:
     workers: dict[str, LeaseWorker] = field(default_factory=dict, init=False)
     """By order."""
     _tasks: asyncio.Queue[LeaseTask] = field(default_factory=lambda: asyncio.Queue(WAITING_MAX), init=False)
-    _unknown: dict[str, int] = field(default_factory=dict, init=False)
-    """Containers by order without a lease, and the block at which a gateway first said so."""
-    _missing: dict[str, int] = field(default_factory=dict, init=False)
+    _unknown: dict[str, FirstSaid] = field(default_factory=dict, init=False)
+    """Containers by order without a lease, and when a gateway first said so."""
+    _missing: dict[str, FirstSaid] = field(default_factory=dict, init=False)
     """Leases that are carried out here and that the chain does not have with this provider, by order, likewise."""
 
     def on_task(self, task: LeaseTask) -> None:
@@ -127,11 +138,10 @@ class LeaseRunner:
         self._compare_workers(facts, {each.order_id for each in facts.held})
         held = {each.order_id for each in facts.held} | set(self.workers)
         strange = [each for each in await self._own_containers() if each.label.lease_id not in held]
-        self._unknown = {
-            each.label.lease_id: self._unknown.get(each.label.lease_id, facts.block_number) for each in strange
-        }
+        now = FirstSaid(facts.block_number, self.tools.clock.now_s())
+        self._unknown = {each.label.lease_id: self._unknown.get(each.label.lease_id, now) for each in strange}
         for each in strange:
-            if self._unknown[each.label.lease_id] < facts.block_number and await self._is_nobodys(each, facts):
+            if _is_said_again(self._unknown[each.label.lease_id], now) and await self._is_nobodys(each, facts):
                 _log.info("container_without_lease_removed", order=each.label.lease_id, term=each.label.term)
                 await self.tools.runtime.remove(each.label)
 
@@ -142,9 +152,10 @@ class LeaseRunner:
             for order_id, worker in self.workers.items()
             if order_id not in held and worker.is_placed and worker.task.block_number < facts.block_number
         ]
-        self._missing = {each.task.order_id: self._missing.get(each.task.order_id, facts.block_number) for each in gone}
+        now = FirstSaid(facts.block_number, self.tools.clock.now_s())
+        self._missing = {each.task.order_id: self._missing.get(each.task.order_id, now) for each in gone}
         for worker in gone:
-            if self._missing[worker.task.order_id] < facts.block_number:
+            if _is_said_again(self._missing[worker.task.order_id], now):
                 _log.info("lease_is_elsewhere", order=worker.task.order_id, term=worker.task.term)
                 worker.end(facts)
 
@@ -161,3 +172,7 @@ class LeaseRunner:
     async def _own_containers(self) -> Sequence[LeaseContainer]:
         found = await self.tools.runtime.containers()
         return [each for each in found if each.label.node == self.tools.key.address]
+
+
+def _is_said_again(first: FirstSaid, now: FirstSaid) -> bool:
+    return first.block_number < now.block_number or now.now_s - first.now_s >= QUIET_CHAIN_S

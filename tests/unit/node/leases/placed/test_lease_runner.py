@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from sparewatt.node.leases.placed.lease_runner import QUIET_CHAIN_S
 from sparewatt.node.leases.placed.steps import RENTER_MARGIN_S
 from sparewatt.node.leases.placed.task_check import GATEWAY_VARIABLE, label_of
 from sparewatt.node.leases.runtime.model import ContainerState, LeaseContainer, StartRefused
@@ -328,6 +329,25 @@ async def test_a_container_without_a_lease_goes_after_two_blocks_said_so(tmp_pat
     await node.runner.reconcile()
     assert engine.containers
     node.facts = market(held=(), block_number=53)
+    await node.runner.reconcile()
+    assert not engine.containers
+    await engine.close()
+
+
+async def test_a_container_without_a_lease_goes_on_a_quiet_chain_too(tmp_path: Path, engine: MemoryEngine) -> None:
+    given = task()
+    async with running(Node(tmp_path, engine)) as first:
+        first.runner.on_task(given)
+        await until(lambda: bool(first.acts()), "nothing was confirmed")
+    for path in stored(tmp_path):
+        path.unlink()
+    node = Node(tmp_path, engine)
+    node.facts = market(held=(), block_number=52)
+    await node.runner.reconcile()
+    assert engine.containers, "one word is not enough"
+    label = label_of(given, node=NODE_KEY.address)
+    said = node.runner._unknown[label.lease_id]
+    node.runner._unknown[label.lease_id] = said._replace(now_s=said.now_s - QUIET_CHAIN_S)
     await node.runner.reconcile()
     assert not engine.containers
     await engine.close()
