@@ -2,8 +2,8 @@
 that are found.
 
 A container whose lease the chain no longer has with this provider is removed only after a gateway has said so twice, at
-different blocks, or for a while if the chain has no new ones: a gateway that has just started, or follows its chain from
-behind, does not know yet.
+different blocks, or for a while if the chain has no new ones: a gateway that has just started, or follows its chain
+from behind, does not know yet.
 """
 
 from __future__ import annotations
