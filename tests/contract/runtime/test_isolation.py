@@ -190,6 +190,22 @@ async def test_a_program_that_ends_after_its_monitor_was_killed_is_not_shown_as_
     assert (await real.runtime.container(other.label)) is not None
 
 
+async def test_a_container_that_podman_has_half_removed_hides_no_other(real: RuntimeRig, podman: Path) -> None:
+    """As after a kill in the middle of a removal: podman knows of it, has no storage of it, and lists nothing."""
+    other, lease = await real.start(*LONG), await real.start(*LONG)
+    engine = ContainerEngine(podman)
+    found = await EngineContainers(engine).inspect(container_name(lease.label))
+    await engine.close()
+    assert found is not None
+    (stored,) = (podman.parent / "root").glob("*-containers/containers.json")
+    entries = json.loads(stored.read_bytes())
+    stored.write_text(json.dumps([entry for entry in entries if entry["id"] != found["Id"]]))
+    listed = {each.label for each in await real.runtime.containers()}
+    assert other.label in listed
+    assert lease.label not in listed
+    assert not psutil.pid_exists(found["State"]["Pid"])
+
+
 async def test_a_removed_lease_leaves_neither_bridge_nor_network(real: RuntimeRig) -> None:
     before = interfaces()
     lease = await real.start(*LONG)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -26,6 +27,9 @@ from sparewatt.node.leases.runtime.streams import MOMENT
 
 CONTAINERS_MAX = 1_000
 """Of leases on one machine. More are not looked at."""
+HALF_REMOVED_MAX = 20
+"""More than an engine removes at the moment in which it dies."""
+_HALF_REMOVED = re.compile(r'getting container from store "([0-9a-f]{64})": container not known')
 _STATES = {
     "created": ContainerState.CREATED,
     "configured": ContainerState.CREATED,
@@ -103,13 +107,23 @@ class EngineContainers:
             raise EngineUnavailable(f"the container engine does not show {name} ({error.message})") from None
 
     async def names(self) -> list[str]:
-        """Of all that have the label of a lease."""
-        try:
-            async with within(ENGINE_S):
-                found = await self._engine.docker.containers.list(all=1, filters=f'{{"label": ["{LABEL_LEASE}"]}}')
-        except DockerError as error:
-            raise EngineUnavailable(f"the container engine lists nothing ({error.message})") from None
-        return [str(each["Names"][0]).lstrip("/") for each in found[:CONTAINERS_MAX]]
+        """Of all that have the label of a lease.
+
+        A podman that was interrupted while it removed a container knows of it and has lost its storage; then it lists
+        none at all. What it names is one of ours, since it looks at labels first: it is removed to the end.
+        """
+        for _ in range(HALF_REMOVED_MAX):
+            try:
+                async with within(ENGINE_S):
+                    found = await self._engine.docker.containers.list(all=1, filters=f'{{"label": ["{LABEL_LEASE}"]}}')
+            except DockerError as error:
+                half_removed = _HALF_REMOVED.search(error.message)
+                if half_removed is None:
+                    raise EngineUnavailable(f"the container engine lists nothing ({error.message})") from None
+                await self.remove(half_removed[1])
+            else:
+                return [str(each["Names"][0]).lstrip("/") for each in found[:CONTAINERS_MAX]]
+        raise EngineUnavailable("the container engine lists nothing: it has lost the storage of too many containers")
 
     async def volume_bytes(self, found: Mapping[str, Any]) -> int:
         """Of volumes that the image asks for: they are not part of the container's own size."""
