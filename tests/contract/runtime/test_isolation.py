@@ -190,6 +190,10 @@ async def test_a_program_that_ends_after_its_monitor_was_killed_is_not_shown_as_
     assert (await real.runtime.container(other.label)) is not None
 
 
+def unmount(folder: str) -> None:
+    subprocess.run(["umount", folder], check=True)
+
+
 async def test_a_container_that_podman_has_half_removed_hides_no_other(real: RuntimeRig, podman: Path) -> None:
     """As after a kill in the middle of a removal: podman knows of it, has no storage of it, and lists nothing."""
     other, lease = await real.start(*LONG), await real.start(*LONG)
@@ -202,6 +206,7 @@ async def test_a_container_that_podman_has_half_removed_hides_no_other(real: Run
     stored.write_text(json.dumps([entry for entry in entries if entry["id"] != found["Id"]]))
     stored.with_name("containers.lock").write_bytes(bytes(64))  # who wrote last: podman reads its files again
     listed = {each.label for each in await real.runtime.containers()}
+    unmount(found["GraphDriver"]["Data"]["MergedDir"])  # a real removal has done that
     assert other.label in listed
     assert lease.label not in listed
     assert not psutil.pid_exists(found["State"]["Pid"])
